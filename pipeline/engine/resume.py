@@ -21,6 +21,7 @@ from pipeline.engine.retry_advice import RESTART, with_new_folder
 from pipeline.engine.shard import Part, shards
 from pipeline.engine.sources import edited_with_method, model_sources, project_sources, user_sources
 from pipeline.errors import ServiceError, UserError
+from pipeline.llm.interface import replies_from_gold
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
@@ -146,7 +147,7 @@ def refuse_other_backends(folder: RunFolder, saved: Mapping[str, Any], backends:
     """Raise UserError unless the models and the graphs are those that the run began with."""
     for before, now in zip(saved["served"], backends, strict=True):
         for name, value in asdict(now).items():
-            _refuse_other(folder, name, before.get(name), value)
+            _refuse_other(folder, name, before.get(name), value, before["label"])
 
 
 async def refuse_other_models(folder: RunFolder, saved: Mapping[str, Any], configs: Configs, console: Console) -> None:
@@ -164,7 +165,7 @@ async def refuse_other_models(folder: RunFolder, saved: Mapping[str, Any], confi
         for role, keys in config.models(now["llm"]).items():
             if identity := identities[config.canonical(keys)]:
                 began_with = before["model"] if role is None else before.get("roles", {}).get(role, identity)
-                _refuse_other(folder, "model", began_with, identity)
+                _refuse_other(folder, "model", began_with, identity, before["label"])
 
 
 async def _identity_in_process(keys: Mapping[str, Any]) -> str | None:
@@ -191,13 +192,14 @@ async def refuse_other_graphs(folder: RunFolder, saved: Mapping[str, Any], confi
             except (ServiceError, UserError) as error:  # no server answers
                 console.print(f"the graph could not be compared: {error}", markup=False, soft_wrap=True)
                 return
-        _refuse_other(folder, "graph", before["graph"], fingerprints[key])
+        _refuse_other(folder, "graph", before["graph"], fingerprints[key], before["label"])
 
 
-def _refuse_other(folder: RunFolder, what: str, before: object, now: object) -> None:
-    """Raise UserError unless a part of a run is the one that it began with."""
+def _refuse_other(folder: RunFolder, what: str, before: object, now: object, label: str | None) -> None:
+    """Raise UserError unless a part of a run is the one that it began with. `label` is that of the run's model."""
     if before != now:
-        raise UserError(f"{folder.path} began with the {what} {before}, but now it is {now}. {ways_out(folder)}")
+        ways = ways_out(folder, keeps_calls=not (what == "graph" and replies_from_gold(label)))
+        raise UserError(f"{folder.path} began with the {what} {before}, but now it is {now}. {ways}")
 
 
 def unchanged_shards(

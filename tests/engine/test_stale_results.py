@@ -346,6 +346,19 @@ def test_a_changed_graph_is_refused_when_nothing_is_left_to_run(project: Project
     assert "run.restart=true" in said
 
 
+@pytest.mark.parametrize(("model", "keeps_calls"), [("llm=oracle", False), ("llm=similarity", True)])
+@pytest.mark.parametrize("more", [(), ("run.limit=5", "run.extend=true")])
+def test_the_way_on_after_a_change_of_the_graph_keeps_the_calls_that_run_reuse_takes(
+    model: str, keeps_calls: bool, more: tuple[str, ...], project: Project
+) -> None:
+    project.run("method=cot", model, "run.limit=4")
+    project.write_facts({**CITIES, "Borland": "Nowhere"})
+    said = project.run("method=cot", model, *(more or ["run.limit=4"]), code=2)
+    assert ("keeps its calls" in said) == keeps_calls
+    reused = project.run("method=cot", model, "run.limit=4", "run.reuse=[runs/r]", folder="runs/new")
+    assert ("no call had to be made" in reused) == keeps_calls
+
+
 def test_a_changed_model_is_refused_when_nothing_is_left_to_run(project: Project) -> None:
     project.run("method=cot", "llm=oracle", folder="runs/first")
     replayed = ("method=cot", "llm=replay", "llm.run=runs/first")
