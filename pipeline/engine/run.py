@@ -120,6 +120,8 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     for remark in resume.check_reuse(distinct):
         console.print(remark, markup=False, soft_wrap=True)
     is_new = not folder.path.exists()
+    if not folder.has_run and (other := folder.other_file()):
+        console.print(f"{folder.path} holds other files, such as {other}", markup=False, soft_wrap=True)
     folder.create()
     engine = configurations[0].config["engine"]
     console = console_of(engine, console)

@@ -34,6 +34,8 @@ from pipeline.traces.storage import (
 
 _SHARD = re.compile(r"shard-(\d{5,9})\.parquet")
 _JOURNAL = re.compile(r"shard-(\d{5,9})\.[0-9a-f]{8}(?:\.\d{5,})?\.jsonl")
+_OWN = {"run.yaml", "summary.json", "rejected.jsonl", "stopped.txt", "lock", "traces", "drafts", "prompts"}
+"""The files and folders of a run."""
 _DIGEST = re.compile(r"[0-9a-f]{16}")
 RunState: TypeAlias = Literal["complete", "still running", "not complete"]
 """How far a run is; one that is not complete was stopped, or leaves out questions."""
@@ -74,6 +76,13 @@ class RunFolder:
                 make_folder(self.path / part)
         except OSError as error:
             raise UserError(f"run.dir={self.path} cannot be created: {error.strerror}; name another run.dir") from None
+
+    def other_file(self) -> str | None:
+        """Return the name of a file or folder here that no run has written; None in an object store."""
+        if not (isinstance(self.path, Path) and self.path.is_dir()):
+            return None
+        names = (each.name for each in self.path.iterdir() if not each.name.startswith("."))
+        return min((name for name in names if name not in _OWN), default=None)
 
     def remove_if_empty(self) -> None:
         """Remove the folder if nothing but rejected rows was stored in it: the error of the command names the first."""

@@ -226,6 +226,18 @@ def test_a_folder_with_traces_but_no_run_yaml_is_refused(finished: Path, evaluat
     assert "holds traces but no run.yaml" in evaluate(f"run.dir={tmp_path / 'run'}").sentence
 
 
+def test_a_new_run_names_a_file_of_others_in_its_folder(evaluate: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".hidden").touch()
+    assert "holds other files" not in evaluate("run.limit=2").err
+    (tmp_path / "run" / "notes.txt").touch()
+    assert "holds other files" not in evaluate("run.limit=2").err, "the run has begun before"
+    (tmp_path / "run" / "run.yaml").unlink()
+    again = evaluate("run.limit=2", "run.restart=true")
+    assert f"{tmp_path / 'run'} holds other files, such as notes.txt\n" in again.err
+    assert (tmp_path / "run" / "notes.txt").exists()
+
+
 def test_a_dataset_without_a_question(monkeypatch: pytest.MonkeyPatch, evaluate: Kgqa) -> None:
     monkeypatch.setattr(SyntheticWorld, "examples", lambda dataset, reject: iter(()))
     assert evaluate("run.dir=run").sentence.startswith("the dataset has no question to answer")
