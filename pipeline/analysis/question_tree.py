@@ -465,6 +465,8 @@ def trail_texts(trace: QuestionTrace) -> Mapping[int, str]:
         if event["event"] == "cut":
             what = "a gold path" if event["edge"] is not None else "a gold answer" if event["number"] else "other nodes"
             text = f"{event['by']} cuts {what}"
+        if event["event"] == "topics":
+            text = None if event["number"] else "the topic entities are not in the graph"
         if text:
             texts.setdefault(event["step"], {})[text] = None
     return {step: "; ".join(of_step) for step, of_step in texts.items()}

@@ -48,8 +48,10 @@ class _Mark:
 class GoldTrail:
     """The trail of one question in one configuration."""
 
-    def __init__(self, gold: Gold) -> None:
-        """Prepare to follow the gold answers and the gold paths of a question."""
+    def __init__(self, gold: Gold, topics: Iterable[EntityId] = ()) -> None:
+        """Prepare to follow the gold answers and the gold paths of a question from its topic entities."""
+        self._unmet = set(topics)
+        """The topic entities, until a lookup shows that one of them is in the graph."""
         self.paths: Sequence[GoldPath] = gold_paths_of(gold)
         self._numbers = number_edges(self.paths)
         self._marks: list[_Mark] = []
@@ -104,6 +106,7 @@ class GoldTrail:
 
     def list_relations(self, step: Step, found: Mapping[EntityId, Sequence[Relation]]) -> None:
         """Note which edges the relations at their nodes include."""
+        self._meet_topics(found)
         asked: dict[int, set[Node]] = {}
         listed: dict[int, set[Node]] = {}
         for id in self._from.keys() & found.keys():
@@ -117,6 +120,7 @@ class GoldTrail:
 
     def reach(self, step: Step, found: Mapping[Hop, Neighbours]) -> None:
         """Note which edges were followed, where they led, and whether a gold answer was found."""
+        self._meet_topics({id: found.nodes for (id, _), found in found.items() if found.nodes})
         followed: dict[int, set[Node]] = {}
         passed: dict[int, set[Node]] = {}
         reached: dict[int, set[Node]] = {}
@@ -142,6 +146,11 @@ class GoldTrail:
             self._ends.update(reached[edge] if edge in self._last else ())
         self._meet_off_the_paths(found)
         self._find(step, (node for neighbours in found.values() for node in neighbours.nodes))
+
+    def _meet_topics(self, found: Mapping[EntityId, Collection[object]]) -> None:
+        """Take note that the topic entities are in the graph if a lookup returned something at one of them."""
+        if any(found.get(topic) for topic in self._unmet):
+            self._unmet.clear()
 
     def _meet_off_the_paths(self, found: Mapping[Hop, Neighbours]) -> None:
         """Take the gold answers for ends that other relations than those of the gold paths led to, but not back to."""
@@ -273,7 +282,13 @@ class GoldTrail:
         for edge in sorted(edges & within_reach):
             self._marks.append(_Mark(step, "cut", edge, by=by))
 
-    # Which nodes lead to a gold answer
+    # What the method did not look up
+
+    async def look_topics_up(self, step: int, graph: GraphLookups) -> None:
+        """Look up how many topic entities the graph has, if no lookup of the method shows one. Raises ServiceError."""
+        if topics := sorted(self._unmet):
+            known = sum(map(bool, (await graph.relations(topics)).values()))
+            self._marks.append(_Mark(step, "topics", number=known))
 
     async def look_ahead(self, graph: GraphLookups) -> None:
         """Look up which nodes of gold paths lead to a gold answer, if the question reached some and walked no path.

@@ -61,7 +61,8 @@ async def run_question(
     """Answer and score one question. Returns a row for every failure except cancellation, UserError and MemoryError."""
     example, unready = await _fitted(example, runtime)
     most_llm_calls = runtime.budget.most_llm_calls(runtime.method, example.question)
-    record = QuestionRecord(runtime.budget, most_llm_calls, example.gold)
+    topics = [topic.id for topic in example.question.topic_entities]
+    record = QuestionRecord(runtime.budget, most_llm_calls, example.gold, topics)
     tools = _tools(example, runtime, cache, record, on_template)
     answer, error = _failed(record, unready) if unready else await _answer(example, runtime, tools, record)
     record.trail.answer(record.steps, answer.raw)
@@ -77,7 +78,7 @@ async def run_question(
         followed=followed,
         gold_relations=await _gold_relations(example.gold),
     )
-    if scores.hits_at_1 == 0:
+    if scores.hits_at_1 == 0 and not without_graph:
         await _look_ahead(example, runtime, record)
     return TraceRow(
         configuration=configuration,
@@ -121,7 +122,9 @@ async def _look_ahead(example: Example, runtime: ConfigurationRuntime, record: Q
     """Complete the trail of a wrong question. It stays as it is without the graph: no score needs it."""
     with suppress(ServiceError, TimeoutError):
         async with asyncio.timeout(_LOOK_AHEAD_S):
-            await record.trail.look_ahead(runtime.graph.for_question(example.question))
+            graph = runtime.graph.for_question(example.question)
+            await record.trail.look_topics_up(max(0, len(record.steps) - 1), graph)
+            await record.trail.look_ahead(graph)
 
 
 def duplicate_row(row: TraceRow, configuration: int, name: str) -> TraceRow:

@@ -6,7 +6,7 @@ The columns of a trace row are in `pipeline/traces/schema.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -15,7 +15,7 @@ from pipeline.engine.budget import Budget
 from pipeline.engine.gold_trail import GoldTrail
 from pipeline.errors import BudgetExhausted
 from pipeline.traces.schema import Counters, Step
-from pipeline.types import Gold
+from pipeline.types import EntityId, Gold
 
 _NO_GOLD = Gold()
 _TRAIL_EVENTS: Mapping[str, Callable[..., None]] = {"kept": GoldTrail.keep, "cut": GoldTrail.cut}
@@ -25,10 +25,12 @@ _TRAIL_EVENTS: Mapping[str, Callable[..., None]] = {"kept": GoldTrail.keep, "cut
 class QuestionRecord:
     """The steps and counters of one question in one configuration."""
 
-    def __init__(self, budget: Budget, most_llm_calls: float, gold: Gold = _NO_GOLD) -> None:
+    def __init__(
+        self, budget: Budget, most_llm_calls: float, gold: Gold = _NO_GOLD, topics: Iterable[EntityId] = ()
+    ) -> None:
         """Start the clock. The method may make `most_llm_calls` calls, and one more to answer."""
         self.budget = budget
-        self.trail = GoldTrail(gold)
+        self.trail = GoldTrail(gold, topics)
         self._most_llm_calls = most_llm_calls
         self.counters = Counters()
         self.steps: list[Step] = []

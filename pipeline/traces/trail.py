@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from pipeline.types import EntityId, Gold, Relation, RelationPath
 
 TrailEventName: TypeAlias = Literal[
-    "listed", "followed", "passed", "reached", "found", "shown", "written", "kept", "cut", "answered"
+    "listed", "followed", "passed", "reached", "found", "shown", "written", "kept", "cut", "answered", "topics"
 ]
 
 _MOST_PATHS = 16
@@ -38,7 +38,9 @@ class TrailEvent(NamedTuple):
     - `kept`: `number` gold answers, or `number` of the `of` nodes at which the edge may begin, survived a selection;
     - `cut`: code dropped the edge, or `number` gold answers, or `number` of the `of` nodes at which the edge may begin.
       A `cut` by a depth limit is noted even with 0 gold answers, because the limit may have ended the search;
-    - `answered`: the answer was read from the completion of this call.
+    - `answered`: the answer was read from the completion of this call;
+    - `topics`: `number` topic entities are in the graph. The engine looks this up after a wrong answer if no lookup of
+      the method shows it.
     """
     edge: int | None = None
     """The number of an edge (`number_edges`)."""

@@ -206,6 +206,28 @@ def test_a_topic_entity_of_which_the_graph_knows_nothing_is_not_known() -> None:
     assert find_loss(unknown) == Loss("topic known", "graph", 3)
 
 
+def test_what_the_engine_looked_up_tells_whether_a_topic_entity_is_known() -> None:
+    none, one = ({"step": 3, "event": "topics", "number": number} for number in (0, 1))
+    lost = Loss("topic known", "graph", 3)
+    assert find_loss(row([ANSWER, none], STEPS, gold_paths=[])) == lost, "the lookups returned only a name"
+    assert find_loss(row([ANSWER, none], "act verify act answer", gold_paths=[])) == lost, "nothing was looked up"
+    assert find_loss(row([{**LISTED, "number": 0}, ANSWER, none], STEPS)) == lost, "the path cannot begin"
+    known = row([ANSWER, one], STEPS, gold_paths=[])
+    for step in known["steps"]:
+        step["rows"] = 0
+    assert find_loss(known) == Loss("node reached", "no gold path", 2), "a plan followed a relation that it lacks"
+
+
+@pytest.mark.parametrize("method", ["rog", "tog", "srp", "r3"])
+def test_every_method_loses_the_answer_at_a_topic_entity_that_is_not_in_the_graph(method: str, tmp_path: Path) -> None:
+    (tmp_path / "facts.tsv").write_text("Ann\tknows\tBob\nBob\tlives_in\tOslo\n")
+    question = '{"id": "1", "question": "Where does Zoe live?", "topic_entities": ["Zoe"], "answers": ["Oslo"]}'
+    (tmp_path / "questions.jsonl").write_text(question)
+    files = (f"dataset.triples={tmp_path}/facts.tsv", f"dataset.questions={tmp_path}/questions.jsonl")
+    run = evaluate([f"method={method}", "llm=oracle", "dataset=custom", *files, f"run.dir={tmp_path}/run"])
+    assert run.losses().select("stage", "reason").collect().rows() == [("topic known", "graph")]
+
+
 def test_nodes_that_a_limit_keeps_from_a_count_are_named() -> None:
     trail = [LISTED, FOLLOWED, REACHED, FOUND, ANSWER]
     assert find_loss(row(trail, STEPS, gold=["3"], answers=["2"])) == Loss("answered", "model", 3)

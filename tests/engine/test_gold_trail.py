@@ -44,6 +44,32 @@ def test_a_walk_along_a_gold_path() -> None:
     ]
 
 
+async def test_topic_entities_are_looked_up_only_if_no_lookup_of_the_method_shows_one() -> None:
+    class StubGraph:
+        """Knows only Ann, and counts what it is asked."""
+
+        asked: ClassVar[list[str]] = []
+
+        async def relations(self, ids: Sequence[str]) -> Batch[str, list[Relation]]:
+            self.asked.extend(ids)
+            return Batch({id: [SPOUSE] if id == "ann" else [] for id in ids})
+
+    graph = cast("GraphLookups", StubGraph())
+    for topics, number in ((["eva"], 0), (["eva", "ann"], 1)):
+        trail = GoldTrail(GOLD, topics)
+        trail.list_relations(Step(0, "kg", "relations", 0.0), {"eva": []})
+        trail.reach(Step(1, "kg", "neighbours", 0.0), {("eva", SPOUSE): Neighbours(())})
+        await trail.look_topics_up(1, graph)
+        assert events(trail) == [("topics", None, number, None, None)]
+    StubGraph.asked.clear()
+    listing, reaching = GoldTrail(GOLD, ["ann"]), GoldTrail(GOLD, ["ann"])
+    listing.list_relations(Step(0, "kg", "relations", 0.0), {"ann": [SPOUSE]})
+    reaching.reach(Step(0, "kg", "neighbours", 0.0), {("ann", SPOUSE): Neighbours(("bob",))})
+    for trail in (listing, reaching):
+        await trail.look_topics_up(0, graph)
+    assert StubGraph.asked == []
+
+
 def test_an_edge_may_be_followed_by_its_inverse() -> None:
     trail = GoldTrail(GOLD)
     trail.use_inverses({"spouse": "partner", "partner": "spouse"})

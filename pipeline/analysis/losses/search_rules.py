@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from pipeline.analysis.losses.stage_names import STAGES, Loss, Reason, Stage
 from pipeline.analysis.losses.traced_question import NOT_EXPLORED, Event, NumberedPath, TracedQuestion
@@ -20,15 +21,22 @@ class SearchRules(TracedQuestion):
         is_walked = any(self._progress(path) == len(path.edges) for path in self._paths)
         if self._is_counted or (self._of("found") and (is_walked or not self._paths)):
             return None
+        lookups = self._steps_of("kg")
+        if not self._is_topic_known(lookups):
+            return Loss("topic known", "graph", self.last_step)
         if self._paths:
             losses = [self._path_loss(path) for path in self._paths]
             return max(losses, key=lambda loss: (loss.hop or 0, STAGES.index(loss.stage)))
-        lookups = self._steps_of("kg")
-        is_known = any(step["rows"] for step in lookups) if lookups else bool(self._row["topic_entities"])
-        if not is_known:
-            return Loss("topic known", "graph", self.last_step)
         reason: Reason = "cap" if self._at_limit else "no gold path"
         return Loss("node reached", reason, lookups[-1]["index"] if lookups else self.last_step)
+
+    def _is_topic_known(self, lookups: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether a topic entity is in the graph; of a trace that does not say it, as far as the lookups show it."""
+        if topics := self._of("topics"):
+            return bool(topics[-1].number)
+        if self._paths:
+            return True
+        return any(step["rows"] for step in lookups) if lookups else bool(self._row["topic_entities"])
 
     @property
     def _was_seen(self) -> bool:
