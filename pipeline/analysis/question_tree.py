@@ -405,8 +405,14 @@ def fact_tree(trace: QuestionTrace, most: int) -> TreeNode:
         branch = branches
         for hop in _hops(chain):
             branch = branch.setdefault(hop, {})
-    label = f"facts that the answer is read from: {len(facts)}"
+    known, shown = _count_distinct(facts), _count_distinct(facts[:most])
+    label = f"facts that the answer is read from: {known}{f', of which {shown} are shown' if shown < known else ''}"
     return TreeNode(label, "question", children=_fact_nodes(branches, gold))
+
+
+def _count_distinct(facts: Sequence[Mapping[str, Any]]) -> int:
+    """Count the facts. Chains that share a fact have a row each for it."""
+    return len({(fact["head"], fact["relation"], fact["tail"]) for fact in facts})
 
 
 def _fact_nodes(branches: Mapping[tuple[str, str], Any], gold: Set[str]) -> Sequence[TreeNode]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -80,6 +81,21 @@ def test_facts_form_a_tree_from_where_they_start(run: Run) -> None:
         labels = " ".join(node.label for node in nodes(tree))
         assert all(name in labels for name in names)
         assert len(tree.children) <= len(trace.row["evidence"])
+
+
+def test_facts_that_chains_share_are_counted_once() -> None:
+    chains = ["ann knows bob", "bob likes oslo"], ["ann knows bob", "bob likes rome"], ["ann knows bob"]
+    ends = [(number, *fact.split()) for number, chain in enumerate(chains) for fact in chain]
+    facts = [
+        {"chain": chain, "head": head, "head_name": None, "relation": relation, "tail": tail, "tail_name": None}
+        for chain, head, relation, tail in ends
+    ]
+    trace = trace_of()
+    shared = replace(trace, row={**trace.row, "evidence": facts})
+    tree = fact_tree(shared, most=5)
+    assert tree.label == "facts that the answer is read from: 3"
+    assert [node.label for node in nodes(tree)][1:] == ["ann", "knows → bob", "likes → oslo", "likes → rome"]
+    assert fact_tree(shared, most=2).label == "facts that the answer is read from: 3, of which 2 are shown"
 
 
 def test_the_trail_says_what_a_step_did_to_the_gold_answers(run: Run) -> None:
