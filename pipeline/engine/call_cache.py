@@ -40,6 +40,8 @@ class CallCache:
         self._done: dict[str, Completion] = dict(from_earlier_runs)
         self._flights: dict[str, _Flight] = {}
         self._on_call = on_call
+        self.is_replayed = bool(made_in_this_run)
+        """Whether the run made calls for the question before it went on, and has made none since."""
 
     async def get(self, key: str, call: Callable[[], Awaitable[Completion]]) -> tuple[Completion, bool]:
         """Return the completion under `key`, and whether it was shared. Awaits `call` if the key is not cached.
@@ -62,6 +64,7 @@ class CallCache:
         return now - min((each.began_s for each in self._flights.values()), default=now)
 
     async def _make(self, key: str, call: Callable[[], Awaitable[Completion]]) -> Completion:
+        self.is_replayed = False
         flight, began = self._flights[key] = _Flight(asyncio.get_running_loop().create_future(), time.perf_counter())
         try:
             completion = await call()

@@ -35,7 +35,7 @@ _UNKNOWN = "…"
 
 @dataclass
 class Pace:
-    """How fast rows finish: by those that have finished, and by how long the next one is awaited."""
+    """How fast rows finish: by those that have finished with new calls, and by how long the next one is awaited."""
 
     rows: int = 0
     last_s: float = 0.0
@@ -178,8 +178,9 @@ class RunProgress:
         """Add rows that have just finished. Raises what `check` raises."""
         self.sum = self.sum + progress
         self._check(self.sum)
-        if progress.questions:
-            self._pace.rows, self._pace.last_s = self.sum.questions, self._bar.tasks[0].elapsed or 0.0
+        if progress.questions > progress.replayed:
+            rows = self.sum.questions - self.sum.replayed
+            self._pace.rows, self._pace.last_s = rows, self._bar.tasks[0].elapsed or 0.0
         self._bar.update(self._task, completed=self._rows, hits=self._hits)
         if not self._draws:
             self._print_periodically()

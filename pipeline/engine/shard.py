@@ -58,16 +58,19 @@ class FinishedRows:
     """`hits` and `scored` per configuration."""
     errors: Mapping[str, str] = field(default_factory=dict)
     """Kind of error → one such error of a failed row, with its traceback."""
+    replayed: int = 0
+    """Rows whose calls the run had all made before it went on, which say nothing about its speed."""
 
     @classmethod
-    def of(cls, row: TraceRow) -> FinishedRows:
+    def of(cls, row: TraceRow, *, is_replayed: bool = False) -> FinishedRows:
         """Return the sums of one row."""
         hit = row.scores.hits_at_1
         scored = (hit or 0.0, int(hit is not None))
         failed = row.answer.status == "failed"
         errors = {error_kind(row.error or ""): _details(row)} if failed else {}
         of_configurations = {row.configuration: scored}
-        return cls(1, *scored, int(failed), of_configurations=of_configurations, errors=errors)
+        counts = (1, *scored, int(failed))
+        return cls(*counts, of_configurations=of_configurations, errors=errors, replayed=int(is_replayed))
 
     def __add__(self, other: FinishedRows) -> FinishedRows:
         of_configurations = dict(self.of_configurations)
@@ -82,6 +85,7 @@ class FinishedRows:
             max(self.loop_lag_s, other.loop_lag_s),
             of_configurations,
             {**other.errors, **self.errors},
+            self.replayed + other.replayed,
         )
 
 

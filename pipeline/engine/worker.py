@@ -230,7 +230,7 @@ class Worker:
         rows = [row, *(duplicate_row(row, number, name) for number, name in runtime.configurations[1:])]
         for each in rows:
             self._recorder.add(each)
-            on_row(FinishedRows.of(each))
+            on_row(FinishedRows.of(each, is_replayed=cache.is_replayed))
         return rows
 
     def _reused(self, question_id: str, gold: str) -> dict[str, Completion]:

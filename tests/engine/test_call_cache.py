@@ -52,6 +52,15 @@ async def test_a_finished_call_is_cached_and_shared() -> None:
     assert source.calls == 1
 
 
+async def test_a_question_is_replayed_as_long_as_the_journal_has_all_of_its_calls() -> None:
+    cache = new_cache(made={"k": Completion("in the journal")})
+    await cache.get("k", Source())
+    assert cache.is_replayed
+    await cache.get("l", Source())
+    assert not cache.is_replayed
+    assert not new_cache(reused={"k": Completion("of another run")}).is_replayed
+
+
 async def test_a_call_from_the_journal_counts_once_as_this_runs_own() -> None:
     source, cache = Source(), new_cache(made={"k": Completion("in the journal")})
     assert await cache.get("k", source) == (Completion("in the journal"), False)

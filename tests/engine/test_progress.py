@@ -130,6 +130,26 @@ def test_time_left_grows_while_the_next_question_is_overdue() -> None:
     assert Pace().left_s(10, 30.0) is None
 
 
+def test_questions_whose_calls_were_made_before_the_run_went_on_say_nothing_about_its_speed() -> None:
+    now = 0.0
+    run_progress = RunProgress(
+        Console(file=io.StringIO(), get_time=lambda: now), total=5, on_opened=lambda backends: None, confidence=0.95
+    )
+    run_progress.on_opened(BACKENDS)
+    seen = []
+    for second, finished in (
+        (1, FinishedRows(questions=3, replayed=3)),
+        (60, FinishedRows(questions=1)),
+        (61, FinishedRows(loop_lag_s=0.1)),
+    ):
+        now = float(second)
+        run_progress.on_progress(finished)
+        seen.append(run_progress._line())
+    assert seen[0] == "questions 3/5 · …/s"
+    assert seen[1] == "questions 4/5 · 1.0/min · 60 s left"
+    assert seen[2].startswith("questions 4/5 · 1.0/min · 59 s left")
+
+
 def test_a_run_that_is_refused_shows_nothing() -> None:
     text = io.StringIO()
 

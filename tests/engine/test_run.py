@@ -21,7 +21,7 @@ from rich.console import Console
 from pipeline import config
 from pipeline.config import default
 from pipeline.engine.run import Configuration, execute
-from pipeline.engine.shard import Shard
+from pipeline.engine.shard import FinishedRows, Shard
 from pipeline.engine.worker import Worker
 from pipeline.errors import StorageError, UserError
 from pipeline.llm.prompt import Call, Completion
@@ -210,6 +210,29 @@ async def test_no_call_is_made_that_cannot_be_stored(tmp_path: Path, monkeypatch
         ended = await asyncio.gather(*(worker.run(s, lambda _: None) for s in shards), return_exceptions=True)
     assert all(isinstance(each, ExceptionGroup) and each.subgroup(StorageError) for each in ended)
     assert len(lost) <= 2
+
+
+async def test_rows_whose_calls_are_all_in_the_journal_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first worker ends after its shard is done and before its journal is removed."""
+
+    async def keep(journal: Journal) -> None:
+        pass
+
+    monkeypatch.setattr(Journal, "discard", keep)
+    for name in ("drafts", "prompts", "traces"):
+        (tmp_path / "run" / name).mkdir(parents=True)
+    point = resolve(tmp_path / "run").config
+    first, second, third = islice(default(SyntheticWorld, triples=2000).examples(refuse), 3)
+    counts = []
+    for examples in ((first, second), (first, second, third)):
+        finished: list[FinishedRows] = []
+        async with Worker([point], tmp_path / "run", lambda *_: None) as worker:
+            await worker.run(Shard(0, examples), finished.append)
+        rows = sum(finished, FinishedRows())
+        counts.append((rows.questions, rows.replayed))
+    assert counts == [(2, 0), (3, 2)]
 
 
 def test_a_folder_name_is_not_a_glob_pattern(tmp_path: Path) -> None:
