@@ -194,13 +194,19 @@ def _unfinished(run: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what `ListedRun` says of each configuration of a run without a summary."""
     return [
         {
-            **point["config"]["choices"],
+            "method": _name(point["config"], "method"),
+            "dataset": _name(point["config"], "dataset"),
             "label": served["label"],
             "retriever": config.retriever(point["config"]),
             "departures": config.departures(point["config"]),
         }
         for point, served in zip(run["points"], run["served"], strict=True)
     ]
+
+
+def _name(composed: Mapping[str, Any], section: str) -> str:
+    """Return the name of a method or a dataset in results; of a class without the key `name`, that of the choice."""
+    return str(composed[section].get("name", composed["choices"][section]))
 
 
 def _counts(folder: RunFolder) -> dict[str, Any]:

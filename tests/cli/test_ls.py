@@ -131,6 +131,17 @@ def test_runs_that_are_not_complete_and_runs_of_an_older_version(finished: Path,
     assert "  20  " in line
 
 
+def test_a_run_has_the_same_names_before_and_after_it_is_complete(kgqa: Kgqa) -> None:
+    words = ("method=cot", "llm=oracle", "run.limit=2", "method.name=mine", "dataset.name=ours", "run.dir=runs/named")
+    assert kgqa("evaluate", *words).code == 0
+    (complete,) = listed(kgqa)
+    Path("runs/named/summary.json").unlink()
+    (broken_off,) = listed(kgqa)
+    assert (complete["state"], broken_off["state"]) == ("complete", "not complete")
+    for run in (complete, broken_off):
+        assert (run["methods"], run["datasets"]) == (["mine"], ["ours"])
+
+
 def test_damaged_folders_are_named_and_the_others_listed(finished: Path, kgqa: Kgqa) -> None:
     copy(finished, "good")
     for name, file, text in (
