@@ -6,7 +6,7 @@ a new method needs nothing here: a decision belongs to the attempt, sub-goal, ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
@@ -399,11 +399,11 @@ def _names(trace: QuestionTrace) -> Mapping[str, str]:
 def fact_tree(trace: QuestionTrace, most: int) -> TreeNode:
     """Return the first `most` facts that the answer was read from, as a tree from where their chains start."""
     facts = trace.row["evidence"] or ()
-    gold = gold_forms(trace)
+    gold, topics = gold_forms(trace), trace.row.get("topic_entities") or ()
     branches: dict[tuple[str, str], Any] = {}
     for chain in grouped(facts[:most], lambda fact: fact["chain"]).values():
         branch = branches
-        for hop in _hops(chain):
+        for hop in _hops(chain, topics):
             branch = branch.setdefault(hop, {})
     known, shown = _count_distinct(facts), _count_distinct(facts[:most])
     label = f"facts that the answer is read from: {known}{f', of which {shown} are shown' if shown < known else ''}"
@@ -427,10 +427,10 @@ def _fact_nodes(branches: Mapping[tuple[str, str], Any], gold: Set[str]) -> Sequ
     ]
 
 
-def _hops(facts: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def _hops(facts: Sequence[Mapping[str, Any]], topics: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield the start of a chain and each of its hops: the relation with its direction, and the name of the node."""
     names = {fact[end]: fact[f"{end}_name"] or fact[end] for fact in facts for end in ("head", "tail")}
-    here = _start(facts)
+    here = _start(facts, topics)
     yield "", names[here]
     for fact in facts:
         forwards = fact["head"] == here
@@ -438,11 +438,11 @@ def _hops(facts: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
         yield f"{fact['relation']} {'→' if forwards else '←'} ", names[here]
 
 
-def _start(facts: Sequence[Mapping[str, Any]]) -> str:
-    """Return the node at which a chain of facts starts."""
+def _start(facts: Sequence[Mapping[str, Any]], topics: Collection[str]) -> str:
+    """Return the node at which a chain of facts starts: that of a single fact at the topic entity, if it has one."""
     first = facts[0]
     if len(facts) == 1:
-        return str(first["head"])
+        return str(first["tail"] if first["tail"] in topics and first["head"] not in topics else first["head"])
     return str(first["tail"] if first["head"] in (facts[1]["head"], facts[1]["tail"]) else first["head"])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -83,15 +83,28 @@ def test_facts_form_a_tree_from_where_they_start(run: Run) -> None:
         assert len(tree.children) <= len(trace.row["evidence"])
 
 
-def test_facts_that_chains_share_are_counted_once() -> None:
-    chains = ["ann knows bob", "bob likes oslo"], ["ann knows bob", "bob likes rome"], ["ann knows bob"]
+def with_chains(*chains: Sequence[str]) -> QuestionTrace:
+    """Return the trace of a question whose evidence is chains of facts, such as `ann knows bob`."""
     ends = [(number, *fact.split()) for number, chain in enumerate(chains) for fact in chain]
     facts = [
         {"chain": chain, "head": head, "head_name": None, "relation": relation, "tail": tail, "tail_name": None}
         for chain, head, relation, tail in ends
     ]
     trace = trace_of()
-    shared = replace(trace, row={**trace.row, "evidence": facts})
+    return replace(trace, row={**trace.row, "evidence": facts})
+
+
+def test_a_single_fact_starts_at_the_topic_entity() -> None:
+    backwards = with_chains(["oslo birthplace_of ann", "oslo likes bob"], ["oslo birthplace_of ann"])
+    asked = replace(backwards, row={**backwards.row, "topic_entities": ["ann"]})
+    labels = [node.label for node in nodes(fact_tree(asked, most=5))]
+    assert labels[1:] == ["ann", "birthplace_of ← oslo", "likes → bob"]
+    assert len(fact_tree(backwards, most=5).children) == 2, "nothing says where the chain of one fact starts"
+
+
+def test_facts_that_chains_share_are_counted_once() -> None:
+    chains = ["ann knows bob", "bob likes oslo"], ["ann knows bob", "bob likes rome"], ["ann knows bob"]
+    shared = with_chains(*chains)
     tree = fact_tree(shared, most=5)
     assert tree.label == "facts that the answer is read from: 3"
     assert [node.label for node in nodes(tree)][1:] == ["ann", "knows → bob", "likes → oslo", "likes → rome"]
