@@ -39,9 +39,9 @@ def configurations_of(arguments: Arguments) -> list[Configuration]:
     files = [word for word in arguments.words if word.endswith(".yaml")]
     if missing := [word for word in files if not storage_path(word).is_file()]:
         raise UserError(f"{missing[0]} cannot be read: No such file or directory")
-    if not files and (stray := [word for word in arguments.words if not word.startswith(("~", "-"))]):
-        raise UserError(f"'{stray[0]}' is not of the form key=value, and not the run.yaml of a run")
     if not files:
+        if stray := [word for word in arguments.words if not word.startswith(("~", "-"))]:
+            raise UserError(f"'{stray[0]}' is not of the form key=value, and not the run.yaml of a run")
         return [Configuration(tuple(words), config.compose(words))]
     search = [word for word in words if word.startswith(f"{_SEARCH}=")]
     changes = dict(word.split("=", 1) for word in words if word not in (files[0], *search) and "=" in word)

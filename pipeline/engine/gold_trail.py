@@ -106,7 +106,7 @@ class GoldTrail:
 
     def list_relations(self, step: Step, found: Mapping[EntityId, Sequence[Relation]]) -> None:
         """Note which edges the relations at their nodes include."""
-        self._meet_topics(found)
+        self._meet_topics(id for id, relations in found.items() if relations)
         asked: dict[int, set[Node]] = {}
         listed: dict[int, set[Node]] = {}
         for id in self._from.keys() & found.keys():
@@ -120,7 +120,7 @@ class GoldTrail:
 
     def reach(self, step: Step, found: Mapping[Hop, Neighbours]) -> None:
         """Note which edges were followed, where they led, and whether a gold answer was found."""
-        self._meet_topics({id: found.nodes for (id, _), found in found.items() if found.nodes})
+        self._meet_topics(id for (id, _), neighbours in found.items() if neighbours.nodes)
         followed: dict[int, set[Node]] = {}
         passed: dict[int, set[Node]] = {}
         reached: dict[int, set[Node]] = {}
@@ -147,9 +147,9 @@ class GoldTrail:
         self._meet_off_the_paths(found)
         self._find(step, (node for neighbours in found.values() for node in neighbours.nodes))
 
-    def _meet_topics(self, found: Mapping[EntityId, Collection[object]]) -> None:
-        """Take note that the topic entities are in the graph if a lookup returned something at one of them."""
-        if any(found.get(topic) for topic in self._unmet):
+    def _meet_topics(self, ids: Iterable[EntityId]) -> None:
+        """Take note that the topic entities are in the graph if one of them is among these nodes, which it has."""
+        if self._unmet and not self._unmet.isdisjoint(ids):
             self._unmet.clear()
 
     def _meet_off_the_paths(self, found: Mapping[Hop, Neighbours]) -> None:
