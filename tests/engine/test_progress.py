@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -104,13 +104,18 @@ def test_without_a_terminal_plain_lines_show_the_progress(monkeypatch: pytest.Mo
     assert last.startswith("questions 4/2,000 · ")
 
 
+def progress_of_five(clock: Callable[[], float]) -> RunProgress:
+    """The progress of five questions, whose run has opened."""
+    console = Console(file=io.StringIO(), get_time=clock)
+    run_progress = RunProgress(console, total=5, on_opened=lambda backends: None, confidence=0.95)
+    run_progress.on_opened(BACKENDS)
+    return run_progress
+
+
 def test_rate_and_time_left_move_while_a_slow_model_is_awaited() -> None:
     """Each question takes 40 seconds here, which is longer than a window of the last 30 seconds."""
     now = 0.0
-    run_progress = RunProgress(
-        Console(file=io.StringIO(), get_time=lambda: now), total=5, on_opened=lambda backends: None, confidence=0.95
-    )
-    run_progress.on_opened(BACKENDS)
+    run_progress = progress_of_five(lambda: now)
     seen = []
     for second in range(0, 120, 10):
         now = float(second)
@@ -132,10 +137,7 @@ def test_time_left_grows_while_the_next_question_is_overdue() -> None:
 
 def test_questions_whose_calls_were_made_before_the_run_went_on_say_nothing_about_its_speed() -> None:
     now = 0.0
-    run_progress = RunProgress(
-        Console(file=io.StringIO(), get_time=lambda: now), total=5, on_opened=lambda backends: None, confidence=0.95
-    )
-    run_progress.on_opened(BACKENDS)
+    run_progress = progress_of_five(lambda: now)
     seen = []
     for second, finished in (
         (1, FinishedRows(questions=3, replayed=3)),
