@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-import pyparsing
 import rdflib
 
 from pipeline.errors import ParseError
@@ -27,21 +26,12 @@ _SIDES: dict[str, Literal["above", "below"]] = {">": "above", ">=": "above", "<"
 CLASS_RELATIONS = frozenset({"type.object.type", "common.topic.notable_types"})
 """Relations by which queries restrict a variable to a class."""
 
-_QUOTED = pyparsing.QuotedString('"', esc_char="\\", unquote_results=False) | pyparsing.QuotedString(
-    "'", esc_char="\\", unquote_results=False
-)
-_OR = pyparsing.Keyword("OR", ident_chars=pyparsing.alphanums + "_$:.-?").set_parse_action(lambda: "||")
 _PARSING = threading.Lock()
 """The parser of rdflib keeps state: two threads at once make it refuse good queries. Shards are written in threads."""
-_TO_STANDARD = _QUOTED | pyparsing.Regex(r"<[^<>\s]*>") | _OR
+QUOTED = r""""(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'"""
+"""A string of a query, as a regular expression."""
+_OR = re.compile(rf"({QUOTED}|<[^<>\s]*>)|(?<![\w$:.?-])OR(?![\w$:.?-])")
 """Virtuoso accepts `OR` for `||`, and nearly all gold queries use it; the standard and rdflib do not."""
-
-_ENTITY = re.compile(r"(?<=[:/])[mg]\.\w+\b(?!\.\w)")
-
-_VARYING = re.compile(r""""(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|(?<=[:/])\w+(?:\.\w+)+(?=[\s>)])""")
-"""The strings of a query, and its names of Freebase."""
-_RELATIONS: dict[str, frozenset[str]] = {}
-"""The relations of the queries that were parsed, by the query's shape and as it names them."""
 
 # rdflib warns about dates such as "1998"^^xsd:dateTime in gold queries; their values are not used here.
 logging.getLogger("rdflib.term").setLevel(logging.ERROR)
@@ -94,6 +84,17 @@ class QueryGraph:
             for term in (pattern.subject, pattern.object)
         )
         return tuple(dict.fromkeys(term for term in terms if isinstance(term, str)))
+
+    def renamed(self, names: Mapping[str, str]) -> QueryGraph:
+        """Return the graph with other names of relations and entities; a name that is not in `names` stays."""
+
+        def name(term: Term) -> Term:
+            return names.get(term, term) if isinstance(term, str) else term
+
+        patterns = (
+            Pattern(name(head), names.get(relation, relation), name(tail)) for head, relation, tail in self.patterns
+        )
+        return QueryGraph(tuple(patterns), self.answer)
 
     def _steps(self, current: Term) -> Iterator[tuple[Relation, Term]]:
         """Yield each relation that leads away from a term, and the term that it leads to."""
@@ -183,52 +184,6 @@ def query_operation(sparql: str) -> Operation | None:
     return None
 
 
-def gold_relations(sparql: str | None) -> tuple[str, ...] | None:
-    """Return the relations of a gold query, sorted, without those that restrict a variable to a class.
-
-    None if there is no query, it cannot be parsed, or it is about another graph than Freebase.
-    """
-    if not sparql:
-        return None
-    shape, names = _shape(sparql)
-    if shape not in _RELATIONS:
-        graph = query_graph(shape)
-        _RELATIONS[shape] = frozenset(pattern.relation for pattern in graph.patterns) if graph else frozenset()
-    relations = {names.get(relation, relation) for relation in _RELATIONS[shape]} - CLASS_RELATIONS
-    return tuple(sorted(relations)) or None
-
-
-def has_known_relations(sparql: str) -> bool:
-    """Whether `gold_relations` answers without parsing the query, which takes tens of milliseconds."""
-    return _shape(sparql)[0] in _RELATIONS
-
-
-@lru_cache(maxsize=1024)
-def _shape(sparql: str) -> tuple[str, Mapping[str, str]]:
-    """Return a query with other names, and the name that each of them stands for.
-
-    Strings are empty in it, and relations and entities have numbers in the order of their first mention. So queries
-    of one shape become equal, and one of them is parsed: most data sets have few shapes.
-    """
-    others: dict[str, str] = {}
-
-    def replaced(found: re.Match[str]) -> str:
-        is_string = found[0][0] in "\"'"
-        return '""' if is_string else others.setdefault(found[0], f"n.{len(others)}")
-
-    return _VARYING.sub(replaced, sparql), {other: name for name, other in others.items()}
-
-
-@lru_cache(maxsize=1024)
-def number_entities(sparql: str) -> str:
-    """Return a query with numbers in place of its entities, in the order of their first mention.
-
-    Queries that differ only in their entities become equal, and one of them is parsed: that takes tens of milliseconds.
-    """
-    numbers: dict[str, str] = {}
-    return _ENTITY.sub(lambda found: numbers.setdefault(found[0], f"m.{len(numbers)}"), sparql)
-
-
 @lru_cache(maxsize=1024)
 def query_graph(sparql: str) -> QueryGraph | None:
     """Return the graph of a SELECT query over Freebase names; None if it cannot be parsed."""
@@ -273,7 +228,7 @@ def algebra(sparql: str) -> Any:
 
     try:
         with _PARSING:
-            parsed = parseQuery(_TO_STANDARD.transform_string(sparql))
+            parsed = parseQuery(_OR.sub(lambda found: found[1] or "||", sparql))
             query = translateQuery(parsed, initNs={"xsd": rdflib.XSD}).algebra
     except Exception as error:  # noqa: BLE001  rdflib raises plain Exception, for instance for an unknown prefix
         raise ParseError(" ".join(str(error).split())) from None

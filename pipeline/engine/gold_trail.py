@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain, pairwise
 from typing import Any, TypeAlias
 
@@ -408,14 +408,25 @@ _NOT_OF_THE_SEARCH = frozenset({"references", "question"})
 
 def _relations_in(value: object) -> Iterator[Relation]:
     """Yield the relations that a value holds, in collections and in the fields of dataclasses."""
-    if isinstance(value, Relation):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from chain.from_iterable(_relations_in(part) for pair in value.items() for part in pair)
-    elif isinstance(value, list | tuple | set | frozenset):
-        yield from chain.from_iterable(map(_relations_in, value))
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield from chain.from_iterable(_relations_in(getattr(value, field.name)) for field in fields(value))
+    left = [value]
+    while left:
+        part = left.pop()
+        if isinstance(part, Relation):
+            yield part
+        elif isinstance(part, str):  # first of all others, because nearly all parts are strings
+            continue
+        elif isinstance(part, list | tuple | set | frozenset):
+            left.extend(part)
+        elif isinstance(part, Mapping):
+            left.extend(chain(part, part.values()))
+        else:
+            left.extend(getattr(part, name) for name in _field_names(type(part)))
+
+
+@cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    """Return the names of the fields of a dataclass; none for another type."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
 def _stands_in(name: str, text: str) -> bool:

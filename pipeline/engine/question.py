@@ -14,7 +14,7 @@ from inspect import isawaitable
 from itertools import zip_longest
 from random import Random
 
-from pipeline.datasets.gold_paths import gold_relations, has_known_relations
+from pipeline.datasets.query_shapes import gold_relations, is_parsed
 from pipeline.engine.budget import Budget
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.question_record import QuestionRecord
@@ -96,7 +96,7 @@ async def run_question(
 
 async def _gold_relations(gold: Gold) -> tuple[str, ...] | None:
     """Return the relations of the gold query. It is parsed in a thread, so that no other question waits for that."""
-    if gold.sparql and not has_known_relations(gold.sparql):
+    if gold.sparql and not is_parsed(gold.sparql):
         return await asyncio.to_thread(gold_relations, gold.sparql)
     return gold_relations(gold.sparql)
 

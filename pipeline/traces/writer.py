@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from pipeline.datasets.gold_paths import gold_relations
+from pipeline.datasets.query_shapes import gold_relations
 from pipeline.datasets.query_types import query_type
 from pipeline.traces.origin import ShardOrigin
 from pipeline.traces.schema import FACT_TYPE, SCHEMA, STEP_TYPE, TEXT_TYPE, TRAIL_TYPE, Counters, TraceRow

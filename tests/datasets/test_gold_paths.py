@@ -10,9 +10,6 @@ from pipeline.datasets.gold_paths import (
     Pattern,
     SparqlPaths,
     Variable,
-    gold_relations,
-    has_known_relations,
-    number_entities,
     query_graph,
 )
 from pipeline.types import LiteralNode, Relation
@@ -131,33 +128,3 @@ def test_paths_can_be_pickled_before_and_after_parsing() -> None:
     assert len(paths) == 1
     assert "m.a" in paths
     assert early == paths == pickle.loads(pickle.dumps(paths)) == {"m.a": (_out("r"),)}
-
-
-def test_the_relations_of_a_query_are_those_that_a_method_can_follow() -> None:
-    query = PREFIX + "SELECT ?x WHERE { ns:m.a ns:held ?y . ?y ns:office ?x . ?x ns:type.object.type ns:court }"
-    assert gold_relations(query) == ("held", "office")
-    assert gold_relations("SELECT ?x WHERE { ?x <http://other.org/r> ?y }") is None
-    assert gold_relations("no query") is None
-    assert gold_relations(None) is None
-
-
-def test_queries_that_differ_only_in_their_entities_are_parsed_once() -> None:
-    query = PREFIX + (
-        "SELECT ?x WHERE { ns:m.0a ns:a.b.c ?y . ?y ns:d.e.f ns:g.1b . FILTER (?x != ns:m.0a) . ?y ns:m.o.p ?x }"
-    )
-    other = query.replace("ns:m.0a", "ns:m.9_z").replace("ns:g.1b", "ns:m.0a")
-    assert number_entities(query) == number_entities(other)
-    assert number_entities(query) != number_entities(query.replace("ns:g.1b", "ns:m.0a"))
-    assert gold_relations(query) == gold_relations(other) == ("a.b.c", "d.e.f", "m.o.p")
-
-
-def test_relations_are_read_from_one_query_of_each_shape() -> None:
-    where = '{ ns:m.0a ns:a.b.c ?y . ?y ns:d.e.f ?x . ?x ns:g.h.i "it\'s one" . ?x ns:type.object.type ns:k.l }'
-    query = f"{PREFIX}SELECT ?x WHERE {where}"
-    assert gold_relations(query) == ("a.b.c", "d.e.f", "g.h.i")
-    other = query.replace("m.0a", "m.0b").replace("a.b.c", "x.y.z").replace("it's one", "ns:a.b.c or 'two'")
-    assert has_known_relations(other)
-    assert gold_relations(other) == ("d.e.f", "g.h.i", "x.y.z")
-    twice = query.replace("d.e.f", "a.b.c")
-    assert not has_known_relations(twice)
-    assert gold_relations(twice) == ("a.b.c", "g.h.i")

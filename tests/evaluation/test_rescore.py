@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from pipeline.config import default
-from pipeline.datasets.gold_paths import gold_relations
+from pipeline.datasets.query_shapes import gold_relations
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.metrics import score_question
 from pipeline.evaluation.rescore import SCORES, rescore
