@@ -408,7 +408,7 @@ _NOT_OF_THE_SEARCH = frozenset({"references", "question"})
 
 def _relations_in(value: object) -> Iterator[Relation]:
     """Yield the relations that a value holds, in collections and in the fields of dataclasses."""
-    left = [value]
+    left: list[Any] = [value]
     while left:
         part = left.pop()
         if isinstance(part, Relation):
@@ -420,11 +420,11 @@ def _relations_in(value: object) -> Iterator[Relation]:
         elif isinstance(part, Mapping):
             left.extend(chain(part, part.values()))
         else:
-            left.extend(getattr(part, name) for name in _field_names(type(part)))
+            left.extend(getattr(part, name) for name in _field_names(part.__class__))
 
 
 @cache
-def _field_names(kind: Any) -> tuple[str, ...]:
+def _field_names(kind: type) -> tuple[str, ...]:
     """Return the names of the fields of a dataclass; none for another type."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
