@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,14 @@ ORIGIN = ShardOrigin(run="a test", index=0, questions=())
 def each_method(quick: str) -> list[Any]:
     """Return all methods for `parametrize`: one for each `make test`, the others for `make test-all`."""
     return [quick, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in METHODS if each != quick)]
+
+
+def sampled(values: Iterable[Any], every: int = 4) -> list[Any]:
+    """Return values for `parametrize`: one of `every` for each `make test`, the others for `make test-all`."""
+    return [
+        value if number % every == 0 else pytest.param(value, marks=pytest.mark.exhaustive)
+        for number, value in enumerate(values)
+    ]
 
 
 def short_replies(method: str, tokens: int) -> list[str]:

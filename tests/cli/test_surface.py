@@ -15,7 +15,7 @@ from pipeline import config
 from pipeline.cli.commands import COMMANDS, SECTIONS
 from pipeline.errors import UserError
 from tests.cli.support import Kgqa
-from tests.support import KGQA
+from tests.support import KGQA, sampled
 
 CONF = config.conf_dir()
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
@@ -101,7 +101,7 @@ def test_the_version(kgqa: Kgqa) -> None:
     assert kgqa("--version").out.strip() == version("kgqa-pipeline")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", sampled(COMMANDS))
 @pytest.mark.parametrize("word", ["--help", "-h"])
 def test_a_commands_help_lists_its_groups_and_no_other(command: str, word: str, kgqa: Kgqa) -> None:
     shown = kgqa(*command.split(), word)
@@ -178,7 +178,7 @@ def test_the_groups_are_those_of_the_folder() -> None:
     assert found == GROUPS
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", sampled(CHOICES))
 def test_every_choice_composes_and_builds(choice: str) -> None:
     words = [choice, *NEEDS.get(choice, ())]
     try:

@@ -14,6 +14,7 @@ from pipeline import config
 from pipeline.errors import UserError
 from tests.cli.conftest import FixedReply
 from tests.cli.support import Kgqa
+from tests.support import sampled
 
 SENT: Mapping[str, Any] = {
     "evaluation.bootstrap_seed": {"_target_": "os.mkdir", "path": "made"},
@@ -57,7 +58,7 @@ def sent(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
 READERS = ["report sent", "compare sent good", "score sent", "show sent synthetic-000000", "capacity sent"]
 
 
-@pytest.mark.parametrize("key", SENT)
+@pytest.mark.parametrize("key", sampled(SENT))
 @pytest.mark.parametrize("command", [*READERS, "evaluate sent/run.yaml", "compare sent good noise.questions=2"])
 def test_a_run_folder_runs_no_code(
     command: str, key: str, sent: Callable[..., Path], finished: Path, kgqa: Kgqa

@@ -43,9 +43,11 @@ def test_its_weights_have_half_precision_and_at_most_20_mb() -> None:
 @pytest.mark.parametrize(
     ("hops", "questions"),
     [
-        (1, 20),
-        (2, 20),
+        pytest.param(1, 10, marks=pytest.mark.smaller),
+        pytest.param(2, 10, marks=pytest.mark.smaller),
         pytest.param(3, 10, marks=pytest.mark.smaller),
+        pytest.param(1, 20, marks=pytest.mark.exhaustive),
+        pytest.param(2, 20, marks=pytest.mark.exhaustive),
         pytest.param(3, 40, marks=pytest.mark.exhaustive),
     ],
 )
@@ -58,8 +60,11 @@ def test_it_answers_metaqa_questions_outside_its_training_data(
     assert point["hits_at_1"] >= 0.9
 
 
-def test_it_answers_most_questions_of_the_demo(kgqa: Kgqa) -> None:
-    done = kgqa("sweep", str(DEMO), "llm=embedded", "run.limit=40", "run.dir=run")
+@pytest.mark.parametrize(
+    "questions", [pytest.param(16, marks=pytest.mark.smaller), pytest.param(40, marks=pytest.mark.exhaustive)]
+)
+def test_it_answers_most_questions_of_the_demo(kgqa: Kgqa, questions: int) -> None:
+    done = kgqa("sweep", str(DEMO), "llm=embedded", f"run.limit={questions}", "run.dir=run")
     assert done.code == 0, done.err
     points = json.loads(Path("run/summary.json").read_text())["points"]
     assert [point["method"] for point in points] == ["arg", "srp"]

@@ -25,6 +25,7 @@ from pipeline.traces.folder import RunFolder
 from tests.llm.conftest import FakeOpenAIServer
 from tests.llm.misbehaving_server import GOOD, ODD, UNUSABLE, Mode, reply, serving
 from tests.llm.test_endpoint import call, model
+from tests.support import sampled
 
 QUESTIONS = 3
 HEALTHY = reply()
@@ -51,14 +52,14 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
     return rows["answers"].to_list()
 
 
-@pytest.mark.parametrize("mode", UNUSABLE)
+@pytest.mark.parametrize("mode", sampled(UNUSABLE))
 def test_a_second_server_answers_every_question(mode: str, tmp_path: Path, answers: list[list[str]]) -> None:
     rows = run(tmp_path / "run", UNUSABLE[mode][0], HEALTHY)
     assert rows["status"].to_list() == ["ok"] * QUESTIONS
     assert rows["answers"].to_list() == answers
 
 
-@pytest.mark.parametrize("mode", UNUSABLE)
+@pytest.mark.parametrize("mode", sampled(UNUSABLE))
 def test_without_another_server_every_question_fails_with_a_reason(
     mode: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 import pipeline
 from pipeline import config
 from pipeline.engine.run import Configuration, execute
-from tests.support import METHODS
+from tests.support import METHODS, sampled
 
 FACTS = [
     ("Salt Road", "directed_by", "Ann Vell"),
@@ -70,7 +70,7 @@ def test_a_reversed_fact_is_recognised(text: str) -> None:
 
 
 @pytest.mark.parametrize("errors", ["llm.error_rate=0", "llm.error_rate=0.4"])
-@pytest.mark.parametrize("method", CONFIGURATIONS)
+@pytest.mark.parametrize("method", sampled(CONFIGURATIONS, every=2))
 def test_no_incoming_edge_is_printed_against_the_direction_of_the_graph(
     method: str, errors: str, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ from pipeline.methods.srp.relation_check import RelationCheck
 from pipeline.types import Relation
 from tests.methods.hostile import COMMON, damaged_replies, read, texts
 from tests.methods.support import gold_context, question
+from tests.support import sampled
 
 ASKED = question("wer führte Regie bei “Amélie”?", "Amélie", "O’Hara", dataset="cwq")
 KNOWN = gold_context(ASKED, ["Jeunet"], {"Amélie": ["film.directed_by"], "O’Hara": ["person.film -> film.directed_by"]})
@@ -92,7 +93,7 @@ def test_damaged_replies_are_read_or_refused(prompt: Prompt[Any], data: st.DataO
         read(prompt, text)
 
 
-@pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)
+@pytest.mark.parametrize("prompt", sampled(PROMPTS), ids=lambda prompt: prompt.role)
 def test_a_piece_that_is_repeated_many_times_is_read_or_refused(prompt: Prompt[Any]) -> None:
     opening = "Final Path: Retained sequences:\n1. [<NO_ANSWER> answer is {"
     for piece in PIECES:

@@ -19,7 +19,7 @@ UNCUT = "method.context_tokens=1000000 method.neighbours_per_edge=1000 budget.ma
 PER_TYPE = pytest.mark.parametrize(
     "per_type",
     [
-        pytest.param(20, marks=pytest.mark.smaller),
+        pytest.param(10, marks=pytest.mark.smaller),
         pytest.param(40, marks=pytest.mark.exhaustive),
         pytest.param(100, marks=LARGE),
     ],

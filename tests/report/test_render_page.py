@@ -20,6 +20,7 @@ from pipeline.report.examples import Example, ExampleStep
 from pipeline.report.labels import Name, inline
 from pipeline.report.render_page import render
 from tests.report.configurations import RUN, make
+from tests.support import sampled
 
 HOSTILE = {
     "script": "</script><script>alert(1)</script>",
@@ -111,7 +112,7 @@ def example(text: str) -> Example:
     return Example(0, name, *texts, 2, f"kgqa show {text}", f"kgqa view {text}", f"/{text}/0/1", (step,))
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", sampled(HOSTILE))
 def test_hostile_names_stay_text(name: str) -> None:
     harmless, hostile = html("harmless"), html(HOSTILE[name])
     assert "harmless" in harmless
