@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import pydantic.dataclasses
+
 from pipeline import config
+
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class OutputKey:
+    """The key of a command that writes one file."""
+
+    output: str
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline import config
-from pipeline.cli.arguments import Arguments
+from pipeline.cli.arguments import Arguments, OutputKey
 from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.engine.rejections import remarks
@@ -81,13 +81,14 @@ class _Collected(NamedTuple):
 def _collect(arguments: Arguments) -> _Collected:
     """Run or resume the collection that the overrides describe."""
     composed = arguments.compose()
+    output = Path(config.build_own(OutputKey, composed).output)
     for section in ("material", "collect"):  # an error names the key under which the value was given
         config.build(section, composed)
     configuration = Configuration(tuple(arguments.overrides), _as_run(composed))
     (summary,) = execute([configuration], Console(stderr=True))
     folder = RunFolder(run_dir([configuration]))
     rejected = (folder.read_summary() or {})["rejected"]
-    return _Collected(folder, summary, Path(composed["output"]), rejected)
+    return _Collected(folder, summary, output, rejected)
 
 
 def _as_run(composed: Mapping[str, Any]) -> dict[str, Any]:

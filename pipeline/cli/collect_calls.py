@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import config
-from pipeline.cli.arguments import Arguments
+from pipeline.cli.arguments import Arguments, OutputKey
 from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.text import counted
@@ -24,7 +24,7 @@ def run(arguments: Arguments) -> Output:
     composed = arguments.compose()
     material, selection = config.build("material", composed), config.build("collect", composed)
     folders = [RunFolder(storage_path(word)) for word in dict.fromkeys(arguments.words)]
-    report, output = Report(), Path(composed["output"])
+    report, output = Report(), Path(config.build_own(OutputKey, composed).output)
     write_collected(_with_progress(read_calls(folders, material, selection, report)), report, output)
     figures = {**report.document(), "output": str(output)}
     return Output(figures, tables(report), notes=[*_notes(folders), f"rows: {output}"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import config
-from pipeline.cli.arguments import Arguments
+from pipeline.cli.arguments import Arguments, OutputKey
 from pipeline.cli.evaluate import configurations_of
 from pipeline.cli.output import Output
 from pipeline.traces.folder import RunFolder
@@ -20,7 +20,7 @@ from pipeline.training.rows import write_collected
 def run(arguments: Arguments) -> Output:
     """Write the calls that the model of the runs got wrong, with the teacher's replies, and their report."""
     composed = arguments.compose()
-    report, output = Report(), Path(composed["output"])
+    report, output = Report(), Path(config.build_own(OutputKey, composed).output)
     write_collected(asyncio.run(_rows(list(dict.fromkeys(arguments.words)), composed, report)), report, output)
     return Output({**report.document(), "output": str(output)}, [table(report)], notes=[f"rows: {output}"])
 

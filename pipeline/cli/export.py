@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pydantic.dataclasses import dataclass
+
+from pipeline import config
 from pipeline.analysis.runs import open_run
 from pipeline.analysis.score_notes import score_notes
 from pipeline.cli.arguments import Arguments
@@ -11,12 +14,21 @@ from pipeline.export.exported_run import exported_configurations
 from pipeline.export.formats import export
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The keys of `conf/export.yaml`."""
+
+    format: str
+    output: str | None
+    configuration: int | None
+
+
 def run(arguments: Arguments) -> Output:
     """Write the configurations of a run, and print where they are."""
     if len(arguments.words) != 1:
         raise UserError("name one run folder: kgqa export RUN format=NAME")
-    keys = arguments.compose()
+    plan = config.build_own(Plan, arguments.compose())
     opened = open_run(arguments.words[0])
-    exported = exported_configurations(opened, keys["configuration"])
-    written = export(exported, keys["format"], keys["output"])
-    return Output({"format": keys["format"], "written": written}, lines=written, notes=score_notes(opened.folder))
+    exported = exported_configurations(opened, plan.configuration)
+    written = export(exported, plan.format, plan.output)
+    return Output({"format": plan.format, "written": written}, lines=written, notes=score_notes(opened.folder))

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
+from pydantic import PositiveInt
+from pydantic.dataclasses import dataclass
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
@@ -22,7 +24,6 @@ from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.datasets.interface import Dataset
 from pipeline.engine.rejections import Rejections
-from pipeline.errors import UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.load import Summary, Target, load_graph
@@ -35,14 +36,28 @@ CONTENTS_FILE = "contents.txt"
 """Says what was loaded into a database folder."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class LoadPlan:
+    """The keys of `conf/graph_load.yaml`."""
+
+    target: Target
+    output: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServePlan:
+    """The keys of `conf/graph_serve.yaml`."""
+
+    database: str | None
+    replicas: PositiveInt
+
+
 def load(arguments: Arguments) -> Output:
     """Convert and load the graph of a dataset, and count what is in it."""
     composed = arguments.compose()
     dataset: Dataset = config.build("dataset", composed)
-    target: Target = composed["target"]
-    if target not in get_args(Target):
-        raise UserError(f"target={target} is wrong: input should be one of {', '.join(get_args(Target))}")
-    output = Path(composed["output"]) if composed["output"] else None
+    plan = config.build_own(LoadPlan, composed)
+    target, output = plan.target, Path(plan.output) if plan.output else None
     rejected = Path(f"{output or dataset.name}.rejected.jsonl")
     summary, notes = _load(composed, dataset, target, output, rejected=rejected)
     fingerprint = None
@@ -67,17 +82,15 @@ def serve(arguments: Arguments) -> None:
     composed = arguments.compose()
     dataset: Dataset = config.build("dataset", composed)
     server: VirtuosoConfig = config.build("server", composed)
-    count = composed["replicas"]
-    if not isinstance(count, int) or count < 1:
-        raise UserError(f"replicas={count} is wrong: input should be a number from 1 on")
-    database = Path(composed["database"] or f"graphs/{dataset.name}-{_digest(composed['dataset'])}")
+    plan = config.build_own(ServePlan, composed)
+    database = Path(plan.database or f"graphs/{dataset.name}-{_digest(composed['dataset'])}")
     if not (database / DATABASE_FILE).is_file():
         _build(composed, dataset, database, server)
     contents = database / CONTENTS_FILE
     said = contents.read_text(encoding="utf-8") if contents.is_file() else "loaded elsewhere"
     print(printable(f"{database}:\n{said}"))
     try:
-        with replicas(database, count, database, server) as servers:
+        with replicas(database, plan.replicas, database, server) as servers:
             endpoints = [server.endpoint for server in servers]
             snapshot = composed["kg"].get("snapshot")
             graph = config.default(

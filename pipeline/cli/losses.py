@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
+from pydantic import PositiveInt
+from pydantic.dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
+from pipeline import config
 from pipeline.analysis.losses import REASON_TEXTS, STAGE_TEXTS, STAGES, clusters, loss_shares, selecting_configurations
 from pipeline.analysis.runs import Run, open_run
 from pipeline.analysis.score_notes import score_notes
@@ -20,21 +23,29 @@ from pipeline.evaluation.score_tables import FittingTable, plain_table
 from pipeline.text import counted, show_command
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The keys of `conf/losses.yaml`."""
+
+    configuration: int | str | tuple[int | str, ...] | None
+    by: str | tuple[str, ...] | None
+    groups: PositiveInt
+
+
 def run(arguments: Arguments) -> Output:
     """Print the share of questions lost at each stage, and the largest groups of questions lost in the same way."""
     if len(arguments.words) != 1:
         raise UserError("name one run folder: kgqa losses RUN")
-    keys = arguments.compose()
-    by = keys["by"] or []
+    plan = config.build_own(Plan, arguments.compose())
     opened = open_run(arguments.words[0])
-    chosen = _chosen(opened, keys["configuration"]).collect()
+    chosen = _chosen(opened, plan.configuration).collect()
     losses = chosen.lazy()
-    columns = ["configuration", *(by if isinstance(by, list) else [by])]
+    columns = ["configuration", *([plan.by] if isinstance(plan.by, str) else plan.by or ())]
     shares = loss_shares(losses, columns).collect()
     totals = losses.group_by(columns).agg(pl.len().alias("questions"), (~pl.col("right")).sum().alias("wrong"))
     groups = totals.sort(columns, nulls_last=True).collect()
     alike = clusters(losses).collect()
-    largest = alike.head(keys["groups"])
+    largest = alike.head(plan.groups)
     rest = alike.height - largest.height
     figures = {"run": str(opened.folder.path), "shares": shares.to_dicts(), "groups": largest.to_dicts()}
     tables = [_share_table(groups, shares, columns)]

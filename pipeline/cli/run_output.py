@@ -77,7 +77,7 @@ def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *
         *unreadable_notes(folder, summaries),
         limits_line(summaries),
         *filter(None, [without_plan_line(summaries)]),
-        *(_limit_notes(summaries) if summary.get("complete") else []),
+        *(_limit_notes(folder, summaries) if summary.get("complete") else []),
         *remarks(summary.get("rejected", 0), folder.rejected),
         *_older_report(folder),
     ]
@@ -94,24 +94,24 @@ def _older_report(folder: RunFolder) -> list[str]:
     return [f"{report} shows older results: {kgqa('report', folder.path)} makes it anew"]
 
 
-def _limit_notes(summaries: Sequence[ConfigurationSummary]) -> list[str]:
-    """Say where the dataset has fewer questions than `run.limit` asks for."""
-    limits = {
-        (summary.dataset, summary.questions, int(limit))
-        for summary in summaries
-        if (limit := _last_limit(summary)).isdecimal() and int(limit) > summary.questions
-    }
-    return [
-        f"run.limit={limit} is more than {dataset} has: {counted(questions, 'question')} {agreeing('were', questions)} "
-        "asked"
-        for dataset, questions, limit in sorted(limits)
-    ]
+def _limit_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
+    """Say where `run.limit` or `run.sample` asks for more questions than there are."""
+    points = folder.require_run()["points"]
+    notes = (_limit_note(summary, points[summary.number]["config"]["run"]) for summary in summaries)
+    return list(dict.fromkeys(filter(None, notes)))
 
 
-def _last_limit(summary: ConfigurationSummary) -> str:
-    """Return the value of the last `run.limit`, which takes precedence; empty without one."""
-    words = (word.partition("=") for word in summary.overrides)
-    return next((limit for key, _, limit in reversed(list(words)) if key == "run.limit"), "")
+def _limit_note(summary: ConfigurationSummary, run: Mapping[str, Any]) -> str | None:
+    given = {key: run[key] for key in ("sample", "limit") if run.get(key) is not None}
+    if not given:
+        return None
+    lowest = min(given, key=given.__getitem__)
+    asked = f"{counted(summary.questions, 'question')} {agreeing('were', summary.questions)} asked"
+    if given[lowest] > summary.questions:
+        return f"run.{lowest}={given[lowest]} is more than {summary.dataset} has: {asked}"
+    if lowest == "sample" and given.get("limit", 0) > given["sample"]:
+        return f"run.limit={given['limit']} is more than run.sample={given['sample']} draws: {asked}"
+    return None
 
 
 def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *, exits: bool) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from pydantic.dataclasses import dataclass
 
 from pipeline import config
 from pipeline.cli.arguments import Arguments
@@ -22,8 +24,14 @@ from pipeline.papers.published_results import read_published_line
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 
-_OF_PREDICTIONS = ("predictions", "name", "peers")
-"""The keys that only a file of predictions has a use for."""
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The keys of `conf/score.yaml` that only a file of predictions has a use for."""
+
+    predictions: str | None
+    name: str | None
+    peers: bool
 
 
 def run(arguments: Arguments) -> Output:
@@ -31,14 +39,15 @@ def run(arguments: Arguments) -> Output:
     if arguments.words:
         if len(arguments.words) > 1:
             raise UserError(f"{' and '.join(arguments.words)}: name one run folder")
-        if given := [word for word in arguments.overrides if config.key_of(word) in _OF_PREDICTIONS]:
+        if given := [word for word in arguments.overrides if config.key_of(word) in Plan.__dataclass_fields__]:
             raise UserError(f"{given[0]} is about a file of predictions: give a run or predictions=FILE, not both")
         folder = RunFolder(storage_path(arguments.words[0]))
         return _score_run(folder, arguments.overrides)
     composed = _compose(arguments.overrides)
-    if not composed["predictions"]:
+    plan = config.build_own(Plan, composed)
+    if not plan.predictions:
         raise UserError("name a run folder or a file of predictions: kgqa score RUN, or kgqa score predictions=FILE")
-    return _score_predictions(composed)
+    return _score_predictions(Path(plan.predictions), plan, composed)
 
 
 def _compose(overrides: Sequence[str]) -> dict[str, Any]:
@@ -65,16 +74,15 @@ def _score_run(folder: RunFolder, overrides: Sequence[str]) -> Output:
     return Output(figures, tables, notes, full_tables=full_score_tables(tables, summaries))
 
 
-def _score_predictions(composed: dict[str, Any]) -> Output:
-    file = Path(composed["predictions"])
+def _score_predictions(file: Path, plan: Plan, composed: Mapping[str, Any]) -> Output:
     dataset: Dataset = config.build("dataset", composed)
     evaluation = config.build("evaluation", composed)
     with Rejections(Path(f"{file.name}.rejected.jsonl"), strict=composed["dataset"]["strict"]) as rejections:
         predictions = read_predictions(file, rejections.add, read_published_line)
         examples = dataset.examples(rejections.add)
-        scored = score_predictions(predictions, examples, method=composed["name"] or file.stem, scoring=evaluation)
+        scored = score_predictions(predictions, examples, method=plan.name or file.stem, scoring=evaluation)
     summaries = aggregate(group_equal_rows([scored.frame]), scoring=evaluation)
-    means = compare_rules(scored.lines) if composed["peers"] else []
+    means = compare_rules(scored.lines) if plan.peers else []
     rules = [
         {"system": each.rule.system, "metric": each.rule.metric, "mean": each.mean, "counted": each.questions}
         for each in means

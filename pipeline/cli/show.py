@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from pydantic.dataclasses import dataclass
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from pipeline import config
 from pipeline.analysis.question_trace import QuestionTrace, StepTrace
 from pipeline.analysis.question_tree import TreeNode, fact_tree, gold_forms, trail_texts, value_text, walk_tree
 from pipeline.analysis.runs import open_run
@@ -27,6 +29,15 @@ _MOST_FACTS = 200
 """Facts in the tree of facts."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The keys of `conf/show.yaml`."""
+
+    configuration: int
+    calls: bool
+    step: int | tuple[int, ...] | None
+
+
 def run(arguments: Arguments) -> Output:
     """Print the trace of one question; with `calls=true`, the exact prompt and reply of each model call."""
     if len(arguments.words) != 2:
@@ -35,12 +46,12 @@ def run(arguments: Arguments) -> Output:
             "kgqa view RUN lists all"
         )
     folder, question = arguments.words
-    keys = arguments.compose()
+    plan = config.build_own(Plan, arguments.compose())
     opened = open_run(folder)
-    trace = opened.question(question, keys["configuration"])
-    steps = _chosen(trace, keys["step"])
-    parts = [] if keys["step"] is not None else [_head(trace, len(opened.metadata["points"])), _facts(trace)]
-    shown = [*parts, _walk(trace, steps, in_full=keys["calls"] or keys["step"] is not None)]
+    trace = opened.question(question, plan.configuration)
+    steps = _chosen(trace, plan.step)
+    parts = [] if plan.step is not None else [_head(trace, len(opened.metadata["points"])), _facts(trace)]
+    shown = [*parts, _walk(trace, steps, in_full=plan.calls or plan.step is not None)]
     return Output(_figures(trace), shown, score_notes(opened.folder), paged=True)
 
 

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import webbrowser
+from typing import Annotated
 
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from pipeline import config
 from pipeline.cli.arguments import Arguments
 from pipeline.traces.storage import storage_path
 from pipeline.viewer.index import cache_folder
 from pipeline.viewer.server import open_indexes, serve
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The keys of `conf/view.yaml`."""
+
+    port: Annotated[int, Field(ge=0, le=65_535)]
+    open: bool
+
+
 def run(arguments: Arguments) -> None:
     """Serve the pages until interrupted, and print their address."""
-    keys = arguments.compose()
+    plan = config.build_own(Plan, arguments.compose())
     indexes = open_indexes([storage_path(word) for word in arguments.words], cache_folder())
 
     def ready(address: str) -> None:
         print(f"{address}  (Ctrl-C ends it)", flush=True)
-        if keys["open"]:
+        if plan.open:
             webbrowser.open(address)
 
-    asyncio.run(serve(indexes, keys["port"], ready))
+    asyncio.run(serve(indexes, plan.port, ready))

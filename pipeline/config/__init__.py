@@ -15,6 +15,7 @@ from pipeline.config.composition import running_hydra as running_hydra
 from pipeline.config.composition import show as show
 from pipeline.config.composition import user_conf_dirs as user_conf_dirs
 from pipeline.config.construction import build as build
+from pipeline.config.construction import build_own as build_own
 from pipeline.config.construction import build_plain as build_plain
 from pipeline.config.construction import build_whole as build_whole
 from pipeline.config.construction import check as check

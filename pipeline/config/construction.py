@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
@@ -41,6 +42,15 @@ def build_plain(component: type[T], section: str, config: Mapping[str, Any]) -> 
         return component(**with_defaults(keys, component))
     except ValidationError as error:
         raise UserError(_wrong_value(error, section, keys)) from None
+
+
+def build_own(component: type[T], config: Mapping[str, Any]) -> T:
+    """Build a dataclass from the keys of a configuration that are in no section. Raises UserError for a wrong value."""
+    keys = {field.name: config[field.name] for field in fields(component)}  # type: ignore[arg-type]
+    try:
+        return component(**keys)
+    except ValidationError as error:
+        raise UserError(_wrong_value(error, "", keys)) from None
 
 
 def default(component: type[T], /, **changes: Any) -> T:

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
 
 import orjson
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
@@ -47,6 +48,8 @@ log = logging.getLogger(__name__)
 _REPORTED = 20
 """Log-probabilities per token that every OpenAI-compatible server can report."""
 
+_NO_LIST = (404, 405)
+"""The statuses of servers that do not list their models. A URL without the API's prefix gives them as well."""
 _LONGEST_TOKEN = 256
 """Characters; twice those of the longest token of any known model."""
 _IN_PLACE_OF = "in place of"
@@ -316,6 +319,10 @@ class EndpointModel(CallConfig, OneModel):
     def _read_card(self, reply: Reply) -> tuple[str, str]:
         if reply.status in (401, 403):
             raise UserError(f"{self._client.explain(reply)}; put a valid key into the variable {self.api_key_env}")
+        if reply.status in _NO_LIST and self.model is not None and urlsplit(reply.url).path.strip("/"):
+            problem = self._client.explain(reply)
+            log.warning("no list of models: %s; continuing with llm.model=%s, unchecked", problem, self.model)
+            return self.model, self._identity({"id": self.model})
         if reply.status != 200:
             raise UserError(f"{self._client.explain(reply)}; llm.base_urls must end in the API's prefix, usually /v1")
         cards = {card["id"]: card for card in MODEL_LIST.validate_json(reply.body, strict=True)["data"]}

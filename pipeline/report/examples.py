@@ -42,7 +42,7 @@ class Example:
     lost: str
     """Where it was lost."""
     alike: int
-    """The number of questions of its configuration that were lost in the same way, itself included."""
+    """The number of questions of its configuration that were lost at the same stage for the same reason."""
     command: str
     """Shows it in the terminal."""
     viewer: str

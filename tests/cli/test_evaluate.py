@@ -178,6 +178,23 @@ def test_a_limit_above_the_number_of_questions_is_named(evaluate: Kgqa) -> None:
     assert any(note.startswith("run.limit=100000 is more than synthetic has: ") for note in notes)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run.sample=2", "run.limit=5"], "run.limit=5 is more than run.sample=2 draws: 2 questions were asked"),
+        (["run.sample=5000", "run.limit=4000"], "run.limit=4000 is more than synthetic has: 30 questions were asked"),
+        (["run.limit=null", "run.sample=40"], "run.sample=40 is more than synthetic has: 30 questions were asked"),
+        (["run.limit=3", "run.sample=40"], None),
+        (["run.limit=4", "++run.limit=3"], None),
+    ],
+)
+def test_the_key_that_asks_for_too_many_questions_is_named(evaluate: Kgqa, words: list[str], said: str | None) -> None:
+    notes = [
+        line for line in evaluate("run.dir=run", "dataset.questions=30", *words).out.splitlines() if "more than" in line
+    ]
+    assert notes == ([said] if said else [])
+
+
 def test_a_run_says_how_many_calls_it_reused_and_why_it_made_others(evaluate: Kgqa) -> None:
     first = evaluate("run.dir=first", "run.limit=3").out
     assert "run.reuse" not in first

@@ -312,7 +312,7 @@ def test_scoring_missing_predictions(kgqa: Kgqa) -> None:
         ("evaluat", "there is no command 'evaluat'. Did you mean 'evaluate'?"),
         ("--evaluate", "there is no command '--evaluate'. Did you mean 'evaluate'?"),
         ("graph lode", "kgqa graph has no 'lode'. Did you mean 'load'?"),
-        ("graph load target=x", "target=x is wrong: input should be one of ntriples, oxigraph, virtuoso"),
+        ("graph load target=x", "target='x' is wrong: input should be 'ntriples', 'oxigraph' or 'virtuoso'"),
         ("graph load method=srp", "this command has no group 'method'. It has dataset, kg, kg/vocabulary."),
         ("graph load method.depth=2", "this command has no group 'method'. It has dataset, kg, kg/vocabulary."),
         (
@@ -321,7 +321,7 @@ def test_scoring_missing_predictions(kgqa: Kgqa) -> None:
         ),
         ("graph load targt=oxigraph", "unknown key 'targt'. Did you mean 'target'?"),
         ("graph serve llm=oracle", "this command has no group 'llm'. It has dataset, kg, kg/vocabulary."),
-        ("graph serve replicas=0", "replicas=0 is wrong: input should be a number from 1 on"),
+        ("graph serve replicas=0", "replicas=0 is wrong: input should be greater than 0"),
         ("build-references run.limit=x", "run.limit='x' is wrong"),
         (
             "score predictions=x.jsonl engine=ray",
@@ -334,6 +334,28 @@ def test_scoring_missing_predictions(kgqa: Kgqa) -> None:
 )
 def test_the_other_commands(words: str, sentence: str, kgqa: Kgqa) -> None:
     assert sentence in kgqa(*words.split()).sentence
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(f"losses run {wrong}" for wrong in ("groups=0", "groups=many", "groups=null", "by=7", "configuration={a:1}")),
+        *(f"show run ID {wrong}" for wrong in ("step=one", "calls=maybe", "configuration=first", "configuration=null")),
+        *(f"view run {wrong}" for wrong in ("port=-1", "port=65536", "port=web", "open=maybe")),
+        *(f"export run format=otel {wrong}" for wrong in ("configuration=all", "output=[a]")),
+        *(f"compare run {wrong}" for wrong in ("top=0", "score=7", "flips=[1]")),
+        *(f"score predictions=p.jsonl {wrong}" for wrong in ("peers=maybe", "name=[a]")),
+        *(f"graph load {wrong}" for wrong in ("output=[a]", "target=rdf")),
+        *(f"graph serve {wrong}" for wrong in ("database=[a]", "replicas=one")),
+        *(f"init-model {wrong}" for wrong in ("output=[a]", "seed=x", "texts=7")),
+        "collect arg output=[a]",
+        "collect corrections run output=[a]",
+    ],
+)
+def test_a_wrong_value_of_a_commands_own_key_is_named(words: str, finished: Path, kgqa: Kgqa) -> None:
+    *command, wrong = words.replace("run", str(finished)).replace("ID", "sample-test-000000").split()
+    key, _, _ = wrong.partition("=")
+    assert re.match(rf"{key}=.+ is wrong: input should be ", kgqa(*command, wrong).sentence)
 
 
 @pytest.mark.parametrize("bad_row", [2, 40], ids=["in the first shard", "in the last"])

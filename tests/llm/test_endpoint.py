@@ -453,10 +453,24 @@ class TestOpening:
                 assert (await llm.complete(call(str(number)))).text == "hello"
         assert servers[0].url in caplog.text
 
-    async def test_a_missing_url_prefix_is_explained(self, server: Any) -> None:
+    @pytest.mark.parametrize("name", [None, "tiny"])
+    async def test_a_missing_url_prefix_is_explained(self, server: Any, name: str | None) -> None:
         url = server.url.removesuffix("/v1")
         with pytest.raises(UserError, match="must end in the API's prefix, usually /v1"):
-            await default(EndpointModel, base_urls=(url,)).__aenter__()
+            await default(EndpointModel, base_urls=(url,), model=name).__aenter__()
+
+    @pytest.mark.parametrize("status", [404, 405])
+    async def test_a_server_without_a_list_of_models_serves_the_one_that_is_named(
+        self, server: Any, status: int, caplog: Any
+    ) -> None:
+        server.models_status = status
+        async with model(server, model="tiny") as llm:
+            assert (await llm.complete(call())).text == "hello"
+            assert llm.identity == "tiny"
+        assert f"answered {status}" in caplog.text
+        assert "continuing with llm.model=tiny, unchecked" in caplog.text
+        with pytest.raises(UserError, match=f"answered {status}"):
+            await model(server).__aenter__()
 
     async def test_servers_of_different_models_are_refused(self, servers: list[Any]) -> None:
         servers[1].cards = [{"id": "llama", "root": "/checkpoints/old"}]
