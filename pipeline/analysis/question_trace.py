@@ -70,8 +70,14 @@ class StepTrace:
     truncated: bool | None = None
     """Whether a lookup returned only a part of the values."""
 
+    @property
+    def seconds_text(self) -> str:
+        """How long the step took, with its queues and without, where that is known."""
+        without = "" if self.own_s is None else f", {self.own_s:.3f} s without queues"
+        return f"{self.duration_s:.3f} s{without}"
+
     def __str__(self) -> str:
-        heading = f"[{self.number}] {self.kind} {self.role}, {self.duration_s:.3f} s{', shared' if self.shared else ''}"
+        heading = f"[{self.number}] {self.kind} {self.role}, {self.seconds_text}{', shared' if self.shared else ''}"
         return printable("\n".join([heading, *(indent(line, "    ") for line in self._details())]))
 
     def _details(self) -> Iterator[str]:

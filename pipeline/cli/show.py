@@ -158,7 +158,7 @@ def _label(step: StepTrace, trail: str, *, is_lost: bool) -> Text:
     if is_lost:
         label.append("  ✗ the answer was lost here", "bold red")
     if step.kind != "decision":
-        label.append(f"  {step.duration_s:.3f} s{', shared' if step.shared else ''}", "dim")
+        label.append(f"  {step.seconds_text}{', shared' if step.shared else ''}", "dim")
     if trail:
         label.append(f"  [{trail}]", "green")
     return label

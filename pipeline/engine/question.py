@@ -220,7 +220,7 @@ async def _answer(
         raise
     except ServiceError as error:  # a traceback names no server
         return _failed(record, f"{type(error).__name__}: {error}")
-    except Exception as error:  # noqa: BLE001 - a bug of the method fails one question
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a bug of the method fails one question
         text = "".join(traceback.format_exception(error, limit=-_TRACEBACK_FRAMES))
         return _failed(record, f"{type(error).__name__}: {error}", traceback=text)
     if record.exhausted is not None:

@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 _REPORTED = 20
 """Log-probabilities per token that every OpenAI-compatible server can report."""
 
+_DEFAULT_KEY = "OPENAI_API_KEY"
+"""The variable that need not be set, as most servers of one's own ask for no key."""
 _NO_LIST = (404, 405)
 """The statuses of servers that do not list their models. A URL without the API's prefix gives them as well."""
 _LONGEST_TOKEN = 256
@@ -108,7 +110,7 @@ class EndpointModel(CallConfig, OneModel):
         client = OpenAIClient(
             self.base_urls,
             policy,
-            api_key=os.environ.get(self.api_key_env, "").strip() if self._job_token is None else self._job_token,
+            api_key=self._api_key() if self._job_token is None else self._job_token,
             connect_timeout_s=self.connect_timeout_s,
             timeout_s=self.timeout_s,
             dialect=self.dialect,
@@ -292,6 +294,12 @@ class EndpointModel(CallConfig, OneModel):
         if call.messages[-1].role == "assistant":  # makes vLLM continue the text instead of answering it
             body |= {"add_generation_prompt": False, "continue_final_message": True}
         return body
+
+    def _api_key(self) -> str:
+        """Return the key from the environment. Raises UserError if a variable of the user's own is not set."""
+        if self.api_key_env not in (_DEFAULT_KEY, *os.environ):
+            raise UserError(f"the environment variable {self.api_key_env}, which llm.api_key_env names, is not set")
+        return os.environ.get(self.api_key_env, "").strip()
 
     async def _find_model(self) -> tuple[str, str]:
         """Return the name and the identity of the model, which must be the same on every server."""

@@ -149,6 +149,8 @@ class RunFolder:
             goes_on = f"{kgqa('evaluate', self.path / 'run.yaml')} goes on"
             if error := self.read_error():
                 raise UserError(f"{self.path} holds no answer: its run ended without one, because {error}")
+            if self.state(None) == "still running":
+                raise UserError(f"{self.path} holds no finished shard yet: its run is still running")
             raise UserError(f"{self.path} holds no finished shard yet: its run has begun, and {goes_on}")
         return finished
 

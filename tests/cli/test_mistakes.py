@@ -15,6 +15,7 @@ import pytest
 from pipeline.cli.main import guard
 from pipeline.errors import ServiceError
 from pipeline.simulation.world import SyntheticWorld
+from pipeline.traces.folder import RunFolder
 from pipeline.types import Example, Rejected
 from tests.cli.support import Kgqa
 from tests.support import KGQA
@@ -288,6 +289,8 @@ def test_scoring_a_folder_without_a_complete_run(finished: Path, kgqa: Kgqa, tmp
     shutil.rmtree(tmp_path / "half" / "traces")
     begun = "half holds no finished shard yet: its run has begun, and kgqa evaluate half/run.yaml goes on"
     assert kgqa("score", "half").sentence == kgqa("compare", "half").sentence == begun
+    with RunFolder(Path("half")).held():
+        assert kgqa("score", "half").sentence == "half holds no finished shard yet: its run is still running"
     assert kgqa("evaluate", "half/run.yaml").code == 0
     assert kgqa("score", "half").code == 0
     shutil.rmtree(tmp_path / "half" / "traces")

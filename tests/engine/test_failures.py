@@ -21,10 +21,13 @@ class Broken:
     name: str
     good: str = ""
     failing: int = 100
+    exits: bool = False
 
     async def answer(self, question, tools):
         if question.id[-1] in self.good or int(question.id[-2:]) >= self.failing:
             return Answer()
+        if self.exits:
+            raise SystemExit(3)
         return self.look_up({}, question.id)
 
     def look_up(self, table, id):
@@ -40,7 +43,7 @@ def evaluate(
     monkeypatch.chdir(tmp_path)
     choices = tmp_path / "conf" / "method"
     choices.mkdir(parents=True)
-    (choices / "broken.yaml").write_text("_target_: broken_method.Broken\nname: broken\ngood: ''\nfailing: 100\n")
+    (choices / "broken.yaml").write_text("_target_: broken_method.Broken\nname: broken\ngood: ''\nfailing: 100\nexits: false\n")
     (tmp_path / "broken_method.py").write_text(METHOD)
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -63,6 +66,14 @@ def test_a_run_whose_first_questions_all_fail_alike_stops_with_the_error_and_kee
     assert said.endswith("stopped.txt in the run folder has the traceback\n")
     assert "return table[id]" not in said
     assert "return table[id]" in Path("r/stopped.txt").read_text()
+
+
+def test_a_method_that_exits_fails_its_questions_and_not_the_run(
+    evaluate: Callable[..., tuple[int, str, str]],
+) -> None:
+    code, said, _ = evaluate("run.limit=4", "method.good='012'", "method.exits=true", "run.max_failed=0.5")
+    assert code == 0
+    assert "SystemExit: 3" in said
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])

@@ -453,6 +453,10 @@ class TestOpening:
                 assert (await llm.complete(call(str(number)))).text == "hello"
         assert servers[0].url in caplog.text
 
+    async def test_a_variable_of_the_users_own_must_hold_the_key(self, server: Any) -> None:
+        with pytest.raises(UserError, match=r"environment variable MY_KYE, .* is not set"):
+            await model(server, api_key_env="MY_KYE").__aenter__()
+
     @pytest.mark.parametrize("name", [None, "tiny"])
     async def test_a_missing_url_prefix_is_explained(self, server: Any, name: str | None) -> None:
         url = server.url.removesuffix("/v1")
