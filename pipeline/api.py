@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import polars as pl
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from pipeline.analysis.runs import Run, open_run
 from pipeline.cli.score import rescore
 from pipeline.console import Console
 from pipeline.engine.run import compose_configurations, execute, run_dir
+from pipeline.errors import UserError
 from pipeline.evaluation.rescore import SCORES
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
@@ -25,7 +27,7 @@ Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
 
 T = TypeVar("T")
 
-_PLAIN = re.compile(r"[\w./:@+-]+")
+_PLAIN = re.compile(r"[\w./:@+-]+", re.ASCII)
 
 
 def evaluate(overrides: Overrides = (), *, progress: bool = False) -> Run:
@@ -43,6 +45,11 @@ def sweep(axes: Mapping[str, Iterable[object]], overrides: Overrides = (), *, pr
     `axes` maps keys to the values to try, such as `{"method.depth": [1, 2, 3]}`; `overrides` hold for all
     configurations. Equal calls of different configurations are made once. Raises UserError as `evaluate` does.
     """
+    if not isinstance(axes, Mapping):
+        raise UserError(f"{axes!r} should be a dictionary of lists of values, such as {{'method.depth': [1, 2]}}")
+    for key, values in axes.items():
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise UserError(f"{key}: {values!r} should be a list of values, such as [{values!r}]")
     common = _words(overrides)
     combinations = product(*([f"{key}={_text(value)}" for value in values] for key, values in axes.items()))
     return _run([[*common, *words] for words in combinations], progress=progress)
@@ -84,6 +91,8 @@ def _outside_of_a_loop(call: Callable[[], T]) -> T:
 def _words(overrides: Overrides) -> list[str]:
     if isinstance(overrides, Mapping):
         return [f"{key}={_text(value)}" for key, value in overrides.items()]
+    if isinstance(overrides, str) or not all(isinstance(word, str) for word in overrides):
+        raise UserError(f"{overrides!r} should be a dictionary, such as {{'method': 'srp'}}, or a list of 'key=value'")
     return list(overrides)
 
 
@@ -95,10 +104,22 @@ def _text(value: object) -> str:
         case bool():
             return str(value).lower()
         case Mapping():
-            return f"{{{','.join(f'{_text(key)}:{_text(item)}' for key, item in value.items())}}}"
+            return f"{{{','.join(f'{_key_text(key)}:{_text(item)}' for key, item in value.items())}}}"
         case str() | Path():
-            text = str(value)
-            return text if _PLAIN.fullmatch(text) else "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+            return _quoted(str(value))
         case Iterable():
             return f"[{','.join(map(_text, value))}]"
     return str(value)
+
+
+def _key_text(key: object) -> str:
+    """A key of a dictionary, which Hydra takes without quotes only."""
+    return re.sub(r"([\\()\[\]{}:=,\s])", r"\\\1", str(key))
+
+
+def _quoted(text: str) -> str:
+    """A text in quotes, unless Hydra reads it as the same text without them."""
+    if _PLAIN.fullmatch(text) and isinstance(OverridesParser.create().parse_override(f"key={text}").value(), str):
+        return text
+    # Hydra takes a backslash as it is, except before a quote.
+    return "'" + re.sub(r"(\\*)('|\Z)", lambda end: end[1] * 2 + ("\\'" if end[2] else ""), text) + "'"

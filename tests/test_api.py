@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import pipeline
 from pipeline.errors import UserError
@@ -77,9 +81,54 @@ def test_a_wrong_key_is_a_user_error(tmp_path: Path) -> None:
         ("it's", "'it\\'s'"),
         (["a", 1], "[a,1]"),
         ({"type": "2-hop"}, "{type:2-hop}"),
+        (Path("größe"), "'größe'"),
+        ("true", "'true'"),
+        ("1", "'1'"),
+        ("C:\\", "'C:\\\\'"),
     ],
 )
 def test_values_are_written_as_on_the_command_line(value: object, text: str) -> None:
     from pipeline.api import _text
 
     assert _text(value) == text
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text("aü1 '\\\",:={}[]()$~+-.\n")
+_NESTED = st.recursive(
+    _SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab_:=, ", min_size=1), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(value=_NESTED)
+@example(value=["x y", "ü"])
+@example(value={"a:b": ["it's", "\\'", "1", "null", None, False, {}]})
+def test_hydra_reads_the_same_value_as_the_dictionary_holds(value: object) -> None:
+    from pipeline.api import _text
+
+    assert OverridesParser.create().parse_override(f"key={_text(value)}").value() == value
+
+
+def test_words_with_spaces_and_letters_need_no_quotes_in_a_dictionary(tmp_path: Path) -> None:
+    told = {"run.tags": ["x y", "ü"], "run.note": "null", "run.dir": tmp_path / "größe 1"}
+    run = pipeline.evaluate({**SMALL, "method": "cot", **told})
+    assert (run.metadata["tags"], run.metadata["note"]) == (["x y", "ü"], "null")
+    assert run.folder.path.name == "größe 1"
+    assert pipeline.open_run(run).folder.path == run.folder.path
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: pipeline.sweep({"method.depth": 1}), r"method\.depth: 1 should be a list of values, such as \[1\]"),
+        (lambda: pipeline.sweep({"method": "srp"}), r"method: 'srp' should be a list of values, such as \['srp'\]"),
+        (lambda: pipeline.sweep("method=srp,arg"), "'method=srp,arg' should be a dictionary of lists"),
+        (lambda: pipeline.sweep({"method": ["srp"]}, "llm=oracle"), "'llm=oracle' should be a dictionary, such as"),
+        (lambda: pipeline.evaluate("method=srp"), "'method=srp' should be a dictionary, such as"),
+        (lambda: pipeline.evaluate([("method", "srp")]), "should be a dictionary, such as"),
+    ],
+)
+def test_a_value_of_another_kind_is_a_user_error(call: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        call()

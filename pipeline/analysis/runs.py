@@ -34,12 +34,13 @@ _TYPES = pl.Schema({"configuration": pl.Int32(), "retriever": pl.String(), "depa
 """The types of columns that values alone do not tell."""
 
 
-def open_run(path: str | StoragePath) -> Run:
+def open_run(path: str | StoragePath | Run) -> Run:
     """Open a run folder, such as `runs/x` or `s3://bucket/runs/x`. The run may still be in progress.
 
-    Raises UserError if the folder is not a run, or has no finished shard yet.
+    A run that is open is opened again, and then shows the shards of now. Raises UserError if
+    the folder is not a run, or has no finished shard yet.
     """
-    folder = RunFolder(storage_path(path))
+    folder = path.folder if isinstance(path, Run) else RunFolder(storage_path(path))
     metadata, finished = folder.require_run(), folder.require_finished()
     return Run(folder, metadata, tuple(map(folder.shard, finished)), tuple(finished))
 
