@@ -25,7 +25,7 @@ import pyoxigraph
 from pipeline.datasets.interface import Dataset, Reject
 from pipeline.errors import UserError
 from pipeline.kg.empty_graph import empty_graph
-from pipeline.kg.sparql_client import check_endpoint
+from pipeline.kg.sparql_client import check_endpoints
 from pipeline.kg.virtuoso import GRAPH
 from pipeline.rdf_terms import Terms
 from pipeline.types import Rejected, Triple
@@ -151,8 +151,7 @@ def post(lines: Iterable[bytes], endpoints: Sequence[str], timeout_s: float | No
     Existing facts are kept; loading the same facts again changes nothing. The account is read from `VIRTUOSO_USER` and
     `VIRTUOSO_PASSWORD` (default: `dba`/`dba`, as on a fresh server).
     """
-    for endpoint in endpoints:
-        check_endpoint(endpoint)
+    check_endpoints(endpoints)
     for block in _blocks(lines, _REQUEST):
         for endpoint in endpoints:
             _post(block, endpoint, timeout_s)

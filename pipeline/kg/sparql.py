@@ -30,7 +30,7 @@ from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.relation_labels import labelled_nodes, offered_relations, shown_names
 from pipeline.kg.results import Row
 from pipeline.kg.server_check import check_servers
-from pipeline.kg.sparql_client import SparqlClient, check_endpoint
+from pipeline.kg.sparql_client import SparqlClient, check_endpoints
 from pipeline.kg.vocabulary import GraphVocabulary
 from pipeline.net.server_stats import ServerStats
 from pipeline.rdf_terms import Terms
@@ -68,8 +68,7 @@ class SparqlGraph:
     max_reply_mb: Annotated[PositiveFloat, RUNTIME_ONLY]
 
     def __post_init__(self) -> None:
-        for url in self.endpoints:  # before a run folder is created
-            check_endpoint(url)
+        check_endpoints(self.endpoints)  # before a run folder is created
 
     async def __aenter__(self) -> Self:
         """Connect and check the servers. Raises UserError if none answers or they hold different graphs."""

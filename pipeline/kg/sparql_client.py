@@ -18,7 +18,7 @@ from pipeline.errors import ServiceError, UserError
 from pipeline.kg.results import MEDIA_TYPE, Row, Select, UnexpectedResult, parse_result
 from pipeline.net.http_connections import ReplyTooLarge, Response
 from pipeline.net.replicated_client import AttemptFailed, ReplicatedClient, RetryPolicy, Server
-from pipeline.net.urls import check_url
+from pipeline.net.urls import check_urls
 from pipeline.text import printable
 
 _log = logging.getLogger(__name__)
@@ -79,10 +79,10 @@ def account_of_user() -> tuple[str, str] | None:
     return (user, password) if user and password else None
 
 
-def check_endpoint(url: str) -> None:
-    """Raise UserError unless `url` is an HTTP URL without credentials."""
+def check_endpoints(urls: Sequence[str]) -> None:
+    """Raise UserError unless the URLs are different HTTP URLs without credentials."""
     account = "VIRTUOSO_USER and VIRTUOSO_PASSWORD"
-    check_url(url, key="kg.endpoints", example="http://127.0.0.1:8890/sparql", instead=account)
+    check_urls(urls, key="kg.endpoints", example="http://127.0.0.1:8890/sparql", instead=account)
 
 
 class SparqlClient(ReplicatedClient[Select, Reply]):

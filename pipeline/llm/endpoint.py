@@ -39,7 +39,7 @@ from pipeline.llm.server_reply import (
 )
 from pipeline.net.replicated_client import RetryPolicy
 from pipeline.net.server_stats import ServerStats
-from pipeline.net.urls import check_url
+from pipeline.net.urls import check_urls
 from pipeline.suggestions import did_you_mean
 from pipeline.types import RUNTIME_ONLY, Example
 
@@ -90,8 +90,7 @@ class EndpointModel(CallConfig, OneModel):
     max_reply_mb: Annotated[PositiveFloat, RUNTIME_ONLY]
 
     def __post_init__(self) -> None:
-        for url in self.base_urls:
-            check_url(url, key="llm.base_urls", example="http://HOST:PORT/v1", instead=self.api_key_env)
+        check_urls(self.base_urls, key="llm.base_urls", example="http://HOST:PORT/v1", instead=self.api_key_env)
         self.label: str | None = "approximate choices" if self.approximate_choices else None
         self.context_length: int | None = None
         """The smallest context length of the servers, if they report it. Set on opening."""

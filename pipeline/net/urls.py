@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from urllib.parse import parse_qsl, urlsplit
 
 from pipeline.errors import UserError
@@ -12,11 +13,20 @@ _OF_THIS_MACHINE = ("file", "local")
 _CREDENTIAL = re.compile(r"auth|credential|key|pass|secret|sig|token", re.IGNORECASE)
 
 
-def check_url(url: str, *, key: str, example: str, instead: str) -> None:
-    """Raise UserError unless `url` is an HTTP URL without credentials. The message never shows credentials.
+def check_urls(urls: Sequence[str], *, key: str, example: str, instead: str) -> None:
+    """Raise UserError unless the URLs are different HTTP URLs without credentials. The message shows no credentials.
 
-    `key` is the configuration key of the URL. `instead` names the environment variables for the credentials.
+    `key` is the configuration key of the URLs. `instead` names the environment variables for the credentials.
     """
+    seen: set[str] = set()
+    for url in urls:
+        _check_url(url, key=key, example=example, instead=instead)
+        if url.rstrip("/") in seen:  # it would get twice its share of the requests
+            raise UserError(f"{key} names {url} more than once: name each server once")
+        seen.add(url.rstrip("/"))
+
+
+def _check_url(url: str, *, key: str, example: str, instead: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise UserError(f"{key}: {url.rpartition('@')[2]!r} is not a URL; write it as {example}")

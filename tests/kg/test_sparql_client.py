@@ -16,7 +16,7 @@ from pipeline.config import conf_dir
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg import sparql_client
 from pipeline.kg.results import MEDIA_TYPE, Select
-from pipeline.kg.sparql_client import SparqlClient, check_endpoint
+from pipeline.kg.sparql_client import SparqlClient, check_endpoints
 from pipeline.net import replicated_client
 from pipeline.net.replicated_client import Server
 from tests.support import until
@@ -329,7 +329,7 @@ async def test_it_is_a_user_error_if_no_server_answers() -> None:
 )
 def test_invalid_urls_are_refused(url: str, fix: str) -> None:
     with pytest.raises(UserError, match=fix) as error:
-        check_endpoint(url)
+        check_endpoints([url])
     assert "secret" not in str(error.value)
 
 
