@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from pydantic import ValidationError
 
+from pipeline.suggestions import closest
+
 
 class KgqaError(Exception):
     """Base of every error that this project raises on purpose."""
@@ -52,6 +54,13 @@ class ContextOverflow(ServiceError):
 
 
 def first_defect(error: ValidationError) -> str:
-    """Return what is wrong first, and where, without the value, which may be a secret or many lines."""
-    first = error.errors(include_input=False, include_url=False)[0]
-    return ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
+    """Return what is wrong first, and where, without the value, which may be a secret or many lines.
+
+    For a field that is missing, it names a present one with a similar name.
+    """
+    first = error.errors(include_url=False)[0]
+    present = first["input"] if first["type"] == "missing" and isinstance(first["input"], dict) else {}
+    similar = closest(str(first["loc"][-1]), map(str, present)) if present else None
+    return ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]])) + (
+        f", but there is '{similar}'" if similar else ""
+    )

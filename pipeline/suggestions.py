@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 
@@ -11,8 +11,13 @@ def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
 
     `prefix` is printed before the known word.
     """
-    close = get_close_matches(word, list(known), n=1)
-    return suggestion(prefix + close[0]) if close else ""
+    found = closest(word, known)
+    return suggestion(prefix + found) if found else ""
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that is most similar, in capitals or small letters; None if none is similar."""
+    return _closest(word, {each: each for each in known})
 
 
 def suggestion(word: str) -> str:
@@ -24,10 +29,14 @@ def similar_key(name: str, keys: Sequence[str]) -> str | None:
     """Return the key whose last name is most similar to a name; if none is, the one that ends so after a `_`."""
     names = {key.rpartition(".")[2]: key for key in reversed(keys)}
     ends = {end: key for full, key in names.items() for end in _ends(full)}
-    for found in (names, ends):
-        if close := get_close_matches(name, found, n=1):
-            return found[close[0]]
-    return None
+    return _closest(name, names) or _closest(name, ends)
+
+
+def _closest(word: str, known: Mapping[str, str]) -> str | None:
+    """Return the value of the most similar key."""
+    folded = {each.casefold(): value for each, value in known.items()}
+    close = get_close_matches(word.casefold(), folded, n=1)
+    return folded[close[0]] if close else None
 
 
 def _ends(name: str) -> Iterator[str]:

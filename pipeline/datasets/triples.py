@@ -17,6 +17,7 @@ from __future__ import annotations
 import csv
 import io
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import IO, cast
@@ -48,6 +49,7 @@ _BATCH = 20_000
 """Rows of a Parquet file that are in memory at a time."""
 _BLOCK = 1 << 19
 """Bytes of CSV that are parsed at a time, and the longest row. Up to 32 blocks are read ahead."""
+_CSV_ERROR = re.compile(r"CSV parse error: Row #(\d+): (.*)", re.DOTALL)
 _LINE_BREAK = "the relation contains a line break, but prompts and replies name one relation in a line"
 
 
@@ -129,6 +131,8 @@ def _in_columns(file: AnyPath, batches: Iterator[pa.RecordBatch]) -> Iterator[Tr
                     raise UserError(f"{file}, row {number}: {_LINE_BREAK}")
                 yield Triple(*values)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        if found := _CSV_ERROR.match(str(error)):
+            raise UserError(f"{file}, row {found[1]} (the first line is row 1): {found[2]}") from None
         raise UserError(f"{file}, after row {number}, cannot be read: {error}") from None
 
 
@@ -156,7 +160,8 @@ def _csv_batches(file: AnyPath) -> Iterator[pa.RecordBatch]:
     with open_file(file) as stream:
         yield from pa.csv.open_csv(
             stream,
-            pa.csv.ReadOptions(column_names=names, skip_rows=int(named), block_size=_BLOCK),
+            # A parser with threads does not know the number of a wrong row, and is not faster here.
+            pa.csv.ReadOptions(column_names=names, skip_rows=int(named), block_size=_BLOCK, use_threads=False),
             pa.csv.ParseOptions(newlines_in_values=True),
             pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=_chosen(file, names)),
         )

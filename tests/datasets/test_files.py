@@ -47,17 +47,19 @@ def test_a_bad_row_is_rejected_with_line_and_reason_and_reading_continues(tmp_pa
         '["a", "list"]',
         _row(""),
         _row(3),
+        '{"qid": "4", "question": "Who?", "anwser": "x"}',
     ]
     ids, rejected = _read(tmp_path, "\n".join(rows))
     assert ids == ["amazon-0", "amazon-3"]
     assert {row.file for row in rejected} == {str(tmp_path / "data.json")}
-    assert [row.line for row in rejected] == [3, 4, 5, 6, 7, 8]
+    assert [row.line for row in rejected] == [3, 4, 5, 6, 7, 8, 10]
     reasons = [row.reason for row in rejected]
     assert reasons[0].startswith("Invalid JSON")
     assert reasons[1] == "answer: Field required"
     assert reasons[2] == "question: Input should be a valid string"
     assert reasons[3] == "the id 'amazon-0' occurs earlier in this file"
     assert "object" in reasons[4]
+    assert reasons[6] == "answer: Field required, but there is 'anwser'"
     assert reasons[5].startswith("qid: String should have at least 1 character")
 
 

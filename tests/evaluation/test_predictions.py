@@ -126,6 +126,7 @@ def test_a_result_file_of_pog_or_tog_names_questions_by_their_text(tmp_path: Pat
         ({"answers": ["x"]}, "id: Field required"),
         ({"id": "", "answers": ["x"]}, "id: String should have at least 1 character"),
         ({"id": "q1"}, "answers: Field required"),
+        ({"id": "q1", "Answer": ["x"]}, "answers: Field required, but there is 'Answer'"),
         ({"id": "q1", "answers": "Lyon"}, "answers: Input should be a valid array"),
         ({"id": "q1", "answers": [None]}, "answers.0"),
         ({"id": "q1", "answers": [{"id": "m.1"}]}, "answers.0"),
