@@ -105,9 +105,14 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
 
     Raises UserError for a wrong value, and if the folder holds a run of other configurations.
     """
-    checked = list({config.canonical(each.config): each for each in configurations}.values())
+    firsts = _first_equal(configurations)
+    checked = [configurations[number] for number in dict.fromkeys(firsts)]
     for each in _with_progress(checked, "checking the configurations", console):
         each.check()
+    if repeated := [(number, first) for number, first in enumerate(firsts) if number != first]:
+        said = "configuration {} is equal to configuration {}".format(*repeated[0])
+        more = f", and {len(repeated) - 1:,} more to an earlier one" if len(repeated) > 1 else ""
+        console.print(f"{said}{more}", markup=False, soft_wrap=True)
     distinct = [each.config for each in checked]
     _check_roles(distinct)
     _check_common(configurations)
@@ -138,6 +143,12 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
         if is_new:
             folder.remove_if_empty()
         raise
+
+
+def _first_equal(configurations: Sequence[Configuration]) -> list[int]:
+    """Return for each configuration the number of the first one that is equal to it, which may be its own."""
+    numbers: dict[str, int] = {}
+    return [numbers.setdefault(config.canonical(each.config), number) for number, each in enumerate(configurations)]
 
 
 def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> Mapping[str, Any] | None:

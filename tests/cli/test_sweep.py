@@ -269,6 +269,20 @@ def test_one_command_swaps_the_planner_of_a_preset(kgqa: Kgqa) -> None:
     assert f"so that the question itself was the plan: {share} in 1" in " ".join(shown.out.split())
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("method=cot,cot", "configuration 1 is equal to configuration 0\n"),
+        (
+            "method=cot,rag method.depth=1,1,2",
+            "configuration 1 is equal to configuration 0, and 1 more to an earlier one\n",
+        ),
+    ],
+)
+def test_equal_configurations_are_named(words: str, said: str, kgqa: Kgqa) -> None:
+    assert said in kgqa("sweep", *words.split(), *ERRING, "run.limit=1").err
+
+
 def test_composing_and_checking_many_configurations_show_how_many_are_left() -> None:
     shown = io.StringIO()
     batch = [["method=cot", "dataset.triples=2000", "run.limit=1", f"run.seed={seed}"] for seed in range(3)]
