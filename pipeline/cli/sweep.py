@@ -28,6 +28,7 @@ from pipeline.text import counted, kgqa
 
 _CHOICE = re.compile(r"\w+=[\w-]+")
 """The choice of a configuration group, such as `llm=oracle`."""
+_LIST = re.compile(r"(?P<key>[\w.]+)=\[(?P<values>.+)\]")
 _UNKNOWN_KEY = re.compile(r"unknown key '(?P<group>\w+)\.[^']*'\. It is a key of ")
 
 
@@ -61,7 +62,7 @@ def run_configurations(arguments: Arguments, sweep: Sweep) -> None:
     try:
         _multirun(arguments.overrides, sweep)
     except UserError as error:
-        raise _of_one_choice(error, arguments.overrides) from None
+        raise _of_several_values(error, arguments.overrides) from None
 
 
 def _multirun(overrides: Sequence[str], sweep: Sweep) -> None:
@@ -76,11 +77,11 @@ def _multirun(overrides: Sequence[str], sweep: Sweep) -> None:
         try:
             running.multirun("config", sweep, words, with_log_configuration=False)
         except OverrideParseException as error:
-            raise UserError(f"'{error.override}' is not of the form key=value or key=value,value") from None
-        except (YAMLError, UnicodeDecodeError, OSError) as error:  # of a configuration file, or of the run
-            raise _wrong_override(overrides) or error from None
+            raise UserError(config.not_an_override(error.override, "key=value or key=value,value")) from None
         except (HydraException, OmegaConfBaseException) as error:
             raise _wrong_override(overrides) or UserError(str(error).splitlines()[0]) from None
+        except (YAMLError, ValueError, OSError) as error:  # of a configuration file, a choice, or the run
+            raise _wrong_override(overrides) or error from None
 
 
 def _seeded(overrides: Sequence[str]) -> list[str]:
@@ -106,8 +107,11 @@ def _wrong_override(overrides: Sequence[str]) -> UserError | None:
     return None
 
 
-def _of_one_choice(error: UserError, overrides: Sequence[str]) -> UserError:
-    """Say how to sweep a key that only one of the choices of a sweep has."""
+def _of_several_values(error: UserError, overrides: Sequence[str]) -> UserError:
+    """Say how to sweep a key whose list is no value of it, and one that only one of the choices of a sweep has."""
+    for listed in filter(None, map(_LIST.fullmatch, overrides)):
+        if str(error).startswith(f"{listed['key']}=["):
+            return UserError(f"{error}. For several values, write {listed['key']}={listed['values']}")
     key = _UNKNOWN_KEY.match(str(error))
     several = key and any(word.startswith(f"{key['group']}=") and "," in word for word in overrides)
     if not several:

@@ -10,6 +10,7 @@ from pipeline.config.composition import compose as compose
 from pipeline.config.composition import conf_dir as conf_dir
 from pipeline.config.composition import describe as describe
 from pipeline.config.composition import key_of as key_of
+from pipeline.config.composition import not_an_override as not_an_override
 from pipeline.config.composition import required as required
 from pipeline.config.composition import running_hydra as running_hydra
 from pipeline.config.composition import show as show

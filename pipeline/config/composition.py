@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from functools import cache, lru_cache
@@ -38,6 +38,7 @@ HYDRA_ERRORS = (HydraException, OmegaConfBaseException, ValueError, YAMLError, O
 _VALUE = re.compile(r"\+{0,2}(?!hydra)[a-z_]+\.[^/@=]+=")
 """The key of an override that sets a value: the name of a group has no dot."""
 _TARGET = re.compile(r"^\s*_target_:\s*['\"]?([\w.]+)", re.MULTILINE)
+_SEARCH = "hydra.searchpath"
 _RUN = "config"
 """The configuration of a run."""
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -144,6 +145,7 @@ def show(
     """Print what Hydra's flags `--cfg`, `--package` and `--resolve`, or `--info`, print. Raises UserError."""
     try:
         with running_hydra() as running:
+            _refuse_added(overrides, name, _compose_by_hydra(overrides, name)[1])
             if cfg:
                 running.show_cfg(name, list(overrides), cfg, package, resolve)
             else:
@@ -165,9 +167,28 @@ def _composed(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str
     """Compose without resolving, and return the choice of each group too. Raises UserError."""
     overrides = [current_override(word)[0] for word in overrides]
     try:
-        return _compose_by_hydra(overrides, name)
+        composed, choices = _compose_by_hydra(overrides, name)
+        _refuse_added(overrides, name, choices)
     except HYDRA_ERRORS as error:
         raise UserError(_explain(error, overrides, name)) from None
+    return composed, choices
+
+
+def _refuse_added(overrides: Sequence[str], name: str, choices: Collection[str]) -> None:
+    """Raise UserError for a `+` that adds what no section reads, such as `+methd=arg`: Hydra would store it.
+
+    A group of the user's own, whose keys other files of the user may read, is no such word.
+    """
+    added = {key: re.split("[./@]", key)[0] for key in (key_of(word) for word in overrides if word.startswith("+"))}
+    if not added:
+        return
+    composed, groups = _compose_by_hydra([word for word in overrides if word.startswith(_SEARCH)], name)
+    known = {*map(str, composed), *groups, "hydra"}
+    own = {re.split("[/@]", group)[0] for group in choices}
+    for key, first in added.items():
+        missing = None if first in known else _missing_group(first, groups)
+        if missing or first not in known | own:
+            raise UserError(missing or _unknown(key, composed, groups))
 
 
 def _compose_by_hydra(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
@@ -241,12 +262,14 @@ def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
         case ConfigCompositionException() if "Ambiguous value" in reason:
             return f"{reason}: write a list as key=[1,2]; kgqa sweep takes several values"
         case ConfigCompositionException():
-            return _unknown_key(overrides, name) or _without_plus(reason)
+            return _no_choice(overrides) or _unknown_key(overrides, name) or _without_plus(reason)
         case InterpolationResolutionError() if error.full_key:
             value = str(error.child_node)
             literal = value.replace("${", r"\${")
             fix = f"set {error.full_key}, or write {literal} for these characters"
             return f"{error.full_key}={value} cannot be resolved ({reason}): {fix}"
+        case ValueError():
+            reason = _no_choice(overrides) or reason
     return reason
 
 
@@ -267,21 +290,39 @@ def _user_files(overrides: Sequence[str]) -> list[Path]:
 def _unparsed(word: str, overrides: Sequence[str], name: str) -> str:
     """Return a sentence about a word that is no override; for one written as a flag, with the key that it may mean."""
     if not word.startswith("-"):
-        return f"'{word}' is not of the form key=value (with special characters, 'key=\"value\"')"
+        return not_an_override(word)
     given, _, value = word.lstrip("-").replace("-", "_").partition("=")
     following = overrides[overrides.index(word) + 1 :]
     value = value or next((each for each in following[:1] if "=" not in each), "…")
-    composed, groups = _compose_by_hydra([each for each in overrides if each.startswith("hydra.searchpath")], name)
+    composed, groups = _compose_by_hydra([each for each in overrides if each.startswith(_SEARCH)], name)
     known = [*groups, *(key for key, _ in flatten(plain(composed)))]
     keys = [key for key in known if f".{key}".endswith(f".{given}")]
     meant = f" Did you mean {keys[0]}={value}?" if keys else ""
     return f"'{word}' is not of the form key=value, and kgqa has no such flag.{meant}"
 
 
+def not_an_override(word: str, form: str = "key=value") -> str:
+    """Return a sentence about a word that Hydra cannot read."""
+    return f"'{word}' is not of the form {form} (with special characters or letters such as ü, 'key=\"value\"')"
+
+
 def _unknown_choice(error: MissingConfigException) -> str:
     missing = (error.missing_cfg_file or "").removesuffix(".yaml")
     group, _, choice = missing.rpartition("/")
-    options = sorted(error.options or [])
+    return _wrong_choice(group, choice, sorted(error.options or []))
+
+
+def _no_choice(overrides: Sequence[str]) -> str | None:
+    """Return a sentence about the first choice that is not a word, such as `llm=null`; None if all are words."""
+    with _initialized_hydra() as loader:
+        for override in OverridesParser.create().parse_overrides(list(overrides)):
+            options = loader.get_group_options(override.key_or_group)
+            if options and not override.is_delete() and not isinstance(override.value(), str | list):
+                return _wrong_choice(override.key_or_group, override.get_value_string(), options)
+    return None
+
+
+def _wrong_choice(group: str, choice: str, options: Sequence[str]) -> str:
     return (
         f"there is no {group}={choice}.{did_you_mean(choice, options)} Known: {', '.join(options)}; "
         "choices of your own are searched in ./conf, in KGQA_CONF and in hydra.searchpath=[file://FOLDER]"
@@ -290,7 +331,7 @@ def _unknown_choice(error: MissingConfigException) -> str:
 
 def _unknown_key(overrides: Sequence[str], name: str) -> str | None:
     """Return a sentence about the first override without a key under the same group choices; None if all have one."""
-    search = [word for word in overrides if word.startswith("hydra.searchpath")]
+    search = [word for word in overrides if word.startswith(_SEARCH)]
     try:
         _, groups = _compose_by_hydra(search, name)
         composed, _ = _compose_by_hydra(
@@ -303,8 +344,13 @@ def _unknown_key(overrides: Sequence[str], name: str) -> str | None:
     for word in overrides:
         key = key_of(word)
         if key not in groups and key not in known and key not in sections and not key.startswith("hydra."):
-            return _missing_group(key, groups) or f"unknown key '{key}'.{_suggestion(key, [*known, *groups])}"
+            return _missing_group(key, groups) or _unknown(key, composed, groups)
     return None
+
+
+def _unknown(key: str, composed: DictConfig, groups: Iterable[str]) -> str:
+    """Return the sentence about an unknown key. Where a group and a key are equally similar, it suggests the group."""
+    return f"unknown key '{key}'.{_suggestion(key, [*groups, *(full for full, _ in flatten(plain(composed)))])}"
 
 
 def key_of(override: str) -> str:

@@ -62,10 +62,15 @@ def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     changed = {key: (a, b) for key, (a, b) in pairs.items() if a != b and (a or b)}
     defaults = _defaults(new, {key.partition(".")[0] for key in changed.keys() - before.keys()})
     return [
-        f"{key}: {a} → {b}"
+        f"{key}: {_written(a)} → {_written(b)}"
         for key, (a, b) in changed.items()
         if key in before or key not in defaults or defaults[key] != b
     ]
+
+
+def _written(value: object) -> str:
+    """Return a value as the command line and the documentation write it: `null`, not `None`."""
+    return value if isinstance(value, str) else canonical(value)
 
 
 def _defaults(config: Mapping[str, Any], sections: Iterable[str]) -> dict[str, Any]:

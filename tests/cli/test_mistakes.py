@@ -39,6 +39,17 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ("llm.base_urls=[http://gpu1/v1]", "unknown key 'llm.base_urls'. It is a key of llm=endpoint."),
         ("+method.new=1", "unknown key 'method.new'."),
         ("+run.new=1", "unknown key 'run.new'."),
+        ("+methd=arg", "unknown key 'methd'. Did you mean 'method'?"),
+        ("++foo=1", "unknown key 'foo'."),
+        ("+foo.bar=1", "unknown key 'foo.bar'."),
+        ("+foo=1 --cfg job", "unknown key 'foo'."),
+        ("+foo=1 --help", "unknown key 'foo'."),
+        ("datset=custom", "unknown key 'datset'. Did you mean 'dataset'?"),
+        ("method.Depth=2", "unknown key 'method.Depth'. Did you mean 'method.depth'?"),
+        ("method=SRP", "there is no method=SRP. Did you mean 'srp'?"),
+        ("llm=null", "there is no llm=null. Known: embedded, endpoint, oracle, "),
+        ("engine=3", "there is no engine=3. Known: local, ray"),
+        ("llm={a:1}", "there is no llm={a:1}. Known: embedded, "),
         ("method=spr", "there is no method=spr. Did you mean 'srp'? Known: arg, cot, "),
         ("engine=ry", "there is no engine=ry. Did you mean 'ray'? Known: local, ray"),
         ("experiment=reedi", "there is no experiment=reedi. Did you mean 'readi'?"),
@@ -90,6 +101,10 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ),
         ("--verbose", "'--verbose' is not of the form key=value, and kgqa has no such flag."),
         ("dataset.types=[1-hop", "'dataset.types=[1-hop' is not of the form key=value"),
+        (
+            "run.dir=größe",
+            "is not of the form key=value (with special characters or letters such as ü, 'key=\"value\"')",
+        ),
         ("method.depth=${nope}", "method.depth=${nope} cannot be resolved"),
         ("kg=grbench", "kg.domain=${dataset.domain} cannot be resolved"),
         (
@@ -97,6 +112,14 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
             "kg=subgraph needs a dataset with a graph per question, such as dataset=rog; synthetic has none",
         ),
         ("llm=replay", "llm.run must be given, as in llm.run=…"),
+        (
+            "llm=endpoint llm.base_urls=[http://gpu1/v1,http://gpu1/v1/]",
+            "llm.base_urls names http://gpu1/v1/ more than once: name each server once",
+        ),
+        (
+            "kg=sparql kg.endpoints=[http://a/sparql,http://b/sparql,http://a/sparql]",
+            "kg.endpoints names http://a/sparql more than once: name each server once",
+        ),
         ("llm=endpoint llm.base_urls=[gpu1]", "'gpu1' is not a URL; write it as http://HOST:PORT/v1"),
         (
             "method._target_=nowhere.Method",
@@ -194,6 +217,11 @@ def test_a_resume_that_drifted_names_the_keys(finished: Path, evaluate: Kgqa) ->
     differing = re.findall(r"([\w.]+): (\S+) → (\S+?)(?:;|\. |$)", said)
     assert set(differing) >= {("dataset.seed", "7", "8"), ("method.retries", "3", "1"), ("method.max_edits", "3", "1")}
     assert evaluate(*words).code == 0
+
+
+def test_a_key_without_a_value_drifts_from_null(finished: Path, evaluate: Kgqa) -> None:
+    said = evaluate("llm=oracle", "llm.error_rate=0.4", f"run.dir={finished}", "run.sample=3").sentence
+    assert "run.sample: null → 3" in said
 
 
 def test_a_key_that_drifted_in_every_configuration_is_named_once(kgqa: Kgqa) -> None:
@@ -323,6 +351,20 @@ def test_scoring_missing_predictions(kgqa: Kgqa) -> None:
             "this command has no group 'engine'. It has dataset, kg, kg/vocabulary.",
         ),
         ("graph load targt=oxigraph", "unknown key 'targt'. Did you mean 'target'?"),
+        ("graph load +method=srp", "this command has no group 'method'. It has dataset, kg, kg/vocabulary."),
+        ("graph load +targt=oxigraph", "unknown key 'targt'. Did you mean 'target'?"),
+        ("ls +tga=x", "unknown key 'tga'. Did you mean 'tag'?"),
+        ("estimate +foo=1", "unknown key 'foo'."),
+        ("sweep +foo=1,2", "unknown key 'foo'."),
+        ("sweep llm=null", "there is no llm=null. Known: embedded, "),
+        (
+            "sweep run.dir=größe",
+            "is not of the form key=value or key=value,value (with special characters or letters such as ü, ",
+        ),
+        (
+            "sweep method.depth=[1,2] dataset.triples=2000",
+            "input should be a valid integer. For several values, write method.depth=1,2",
+        ),
         ("graph serve llm=oracle", "this command has no group 'llm'. It has dataset, kg, kg/vocabulary."),
         ("graph serve replicas=0", "replicas=0 is wrong: input should be greater than 0"),
         ("build-references run.limit=x", "run.limit='x' is wrong"),
@@ -359,6 +401,23 @@ def test_a_wrong_value_of_a_commands_own_key_is_named(words: str, finished: Path
     *command, wrong = words.replace("run", str(finished)).replace("ID", "sample-test-000000").split()
     key, _, _ = wrong.partition("=")
     assert re.match(rf"{key}=.+ is wrong: input should be ", kgqa(*command, wrong).sentence)
+    ("words", "said"),
+    [
+        ("llm=oracle method=cot run.limit=2", ["run.limit is given more than once: run.limit=20 is ignored"]),
+        ("method=srp method=cot llm=oracle llm=oracle", ["method is given more than once: method=srp is ignored"]),
+        (
+            "method=cot table=t.csv table=t2.md llm=oracle json=true json=false",
+            [
+                "table is given more than once: table=t.csv is ignored",
+                "json is given more than once: json=true is ignored",
+            ],
+        ),
+    ],
+)
+def test_a_key_with_two_values_is_named(words: str, said: list[str], evaluate: Kgqa) -> None:
+    done = evaluate(*words.split())
+    assert done.code == 0
+    assert [line for line in done.err.splitlines() if "more than once" in line] == said
 
 
 @pytest.mark.parametrize("bad_row", [2, 40], ids=["in the first shard", "in the last"])
