@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 from rich.table import Table
@@ -13,14 +13,25 @@ from pipeline.analysis.compare import Comparison, Flips, Selection
 from pipeline.analysis.paired import Clusters, RunConfiguration
 from pipeline.analysis.rerun_variance import RerunVariance
 from pipeline.config import canonical
-from pipeline.evaluation.score_tables import STANDARD_SCORES, FittingTable, key_columns, percent, plain_table
+from pipeline.evaluation.score_tables import (
+    SHARED_COLUMN,
+    STANDARD_SCORES,
+    FittingTable,
+    key_columns,
+    percent,
+    plain_table,
+    too_wide,
+)
 from pipeline.text import counted
 
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
 _STYLES = {"better": "green", "worse": "red", "noise": "yellow"}
 _INTERVALS = "intervals of the difference"
-_OPTIONAL = ("tokens", "calls", "flips", _INTERVALS, "p")
-"""What a narrow terminal leaves out, the first one first."""
+_KEPT = ("#", "run:#", "difference", "verdict")
+"""Columns that every terminal shows."""
+_COSTS = ("tokens", "calls", "flips")
+_EVIDENCE = ("questions", "failed", _INTERVALS, "p", "method")
+"""What a narrow terminal leaves out after the keys, the first one first."""
 _MOST_KEY_COLUMNS = 6
 _SHOWN_ANSWERS = 3
 _LONGEST_ANSWER, _LONGEST_QUESTION = 60, 200
@@ -66,20 +77,32 @@ def comparison_table(
     notes = [*_footnotes(comparisons, _CORRECTIONS[correction], clusters), *_rest(comparisons, shown)]
 
     def build(left_out: Sequence[str]) -> Table:
-        narrow = [f"too wide for this terminal: {', '.join(left_out)}"] if left_out else []
-        table = plain_table(title, "\n".join([*notes, *narrow]), padding=0)
+        table = plain_table(title, "\n".join([*notes, *too_wide(left_out)]), padding=0)
         all_cells = columns[_INTERVALS not in left_out]
         kept = {heading: cells for heading, cells in all_cells.items() if heading not in left_out}
         for heading, cells in kept.items():
             short = heading.replace("_", "_\n") if max(map(len, cells)) < len(heading) else heading
-            left = heading in ("run:#", "method", "differs by", "verdict")
+            left = heading in ("run:#", "method", SHARED_COLUMN, "verdict")
             fixed = heading in ("difference", "verdict")
             table.add_column(short, justify="left" if left else "right", overflow="fold", no_wrap=fixed)
         for row in zip(*kept.values(), strict=True):
             table.add_row(*row)
         return table
 
-    return FittingTable(build, _OPTIONAL)
+    return FittingTable(build, _optional(columns[True], STANDARD_SCORES.get(score, score)))
+
+
+def _optional(columns: Mapping[str, Sequence[Text]], score: str) -> list[str]:
+    """Return the columns that a narrow terminal leaves out, the first one first.
+
+    These are first the keys that only some of the methods have, which say nothing of the others, and a column shared by
+    many keys, then the costs, then the other keys. What shows the difference stays longest.
+    """
+    evidence = (*_EVIDENCE, score)
+    keys = [heading for heading in columns if heading not in (*_KEPT, *_COSTS, *evidence)]
+    some = [key for key in keys if key == SHARED_COLUMN or any(cell.plain == _ABSENT for cell in columns[key])]
+    wanted = [*some, *_COSTS, *reversed([key for key in keys if key not in some]), *evidence]
+    return [heading for heading in wanted if heading in columns or heading == _INTERVALS]
 
 
 def flip_table(base: RunConfiguration, flips: Flips, *, binary: bool, top: int) -> Table | Text:
@@ -166,7 +189,7 @@ def _columns(
         "p": [Text(_ABSENT), *(Text(_p(each.corrected_p)) for each in shown)],
         "verdict": [Text("base"), *(Text(each.verdict, _STYLES.get(each.verdict, "")) for each in shown)],
         "calls": [Text(f"{cost.calls:.1f}") for cost in (own, *costs)],
-        "tokens": [Text(f"{cost.tokens:,.0f}") for cost in (own, *costs)],
+        "tokens": [Text(f"{cost.tokens:,.1f}") for cost in (own, *costs)],
     }
 
 
@@ -190,6 +213,8 @@ def _methods(configurations: Sequence[RunConfiguration]) -> list[str]:
 
 
 def _word(value: object) -> str:
+    if isinstance(value, float) and value.is_integer():  # 0.0 and 0 are one value
+        value = int(value)
     return value if isinstance(value, str) else canonical(value)
 
 

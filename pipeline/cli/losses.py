@@ -19,7 +19,7 @@ from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.engine.sources import is_own
 from pipeline.errors import UserError
-from pipeline.evaluation.score_tables import FittingTable, plain_table
+from pipeline.evaluation.score_tables import FittingTable, plain_table, too_wide
 from pipeline.text import counted, show_command
 
 
@@ -82,9 +82,9 @@ def _share_table(groups: pl.DataFrame, shares: pl.DataFrame, columns: Sequence[s
     first = 1 if groups["configuration"].n_unique() == 1 else 0
 
     def build(left_out: Sequence[str]) -> Table:
-        narrow = f"too wide for this terminal: {', '.join(left_out)}" if left_out else None
         padding = 0 if left_out else (0, 1, 0, 0)
-        table = plain_table("questions by what became of their answers, in percent", narrow, padding=padding)
+        title = "questions by what became of their answers, in percent"
+        table = plain_table(title, "\n".join(too_wide(left_out)), padding=padding)
         for heading in columns[first:]:
             table.add_column("#" if heading == "configuration" else heading, overflow="fold")
         kept = {heading: stage for heading, stage in stages.items() if heading not in left_out}

@@ -20,6 +20,7 @@ from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.engine.retry_advice import retry_refusals
 from pipeline.errors import UserError
+from pipeline.evaluation.configuration_summary import rivals
 from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.text import counted, kgqa
 from pipeline.traces.folder import RunFolder, RunState
@@ -216,16 +217,17 @@ def _counts(folder: RunFolder) -> dict[str, Any]:
 
 
 def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures of a summary: the highest score, and the costs of all configurations."""
+    """Return the figures of a summary: the highest score, if scores can be compared, and the costs of all."""
     points = summary["points"]
-    best = max(points, key=lambda point: -1.0 if point["hits_at_1"] is None else point["hits_at_1"])
+    among = [points[each] for each in rivals([(point.get("asked"), point["questions"]) for point in points])]
+    best = max(among, key=lambda point: -1.0 if point["hits_at_1"] is None else point["hits_at_1"], default=None)
     return {
         "questions": summary["questions"],
         "failed": sum(point["failed"] for point in points),
-        "hits_at_1": best["hits_at_1"],
-        "interval": best["intervals"].get("hits_at_1"),
-        "confidence": best["confidence"],
-        "best_configuration": best["point"],
+        "hits_at_1": best and best["hits_at_1"],
+        "interval": best and best["intervals"].get("hits_at_1"),
+        "confidence": points[0]["confidence"],
+        "best_configuration": best and best["point"],
         "older_replies": summary.get("older_replies", 0),
         "logical_llm_calls": summary["logical_llm_calls"],
         "physical_llm_calls": summary["physical_llm_calls"],
@@ -302,7 +304,7 @@ def _state(run: ListedRun) -> str:
 def _score(run: ListedRun, form: str) -> str:
     """Return the score and the ends of its interval in this form."""
     if run.hits_at_1 is None or run.interval is None:
-        return "–"
+        return "not the same questions" if run.confidence and run.best_configuration is None else "–"
     return form.format(*map(percent, (run.hits_at_1, *run.interval)))
 
 

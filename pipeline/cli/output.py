@@ -16,6 +16,9 @@ from pipeline.console import Console
 from pipeline.export.table_files import write_tables
 from pipeline.text import printable, printable_json
 
+_UNLIMITED = 10_000
+"""The width of what is not printed to a terminal, such as a pipe: nothing is too wide for it."""
+
 
 @dataclass(frozen=True)
 class Output:
@@ -41,7 +44,7 @@ class Output:
             written = orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
             print(printable_json(written.decode()))
             return
-        console = Console()
+        console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _UNLIMITED)
         with _pager(console) if self.paged and console.is_terminal else nullcontext():
             for table in self.tables:
                 console.print(table)

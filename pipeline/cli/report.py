@@ -14,7 +14,7 @@ from pipeline.cli.output import Output
 from pipeline.cli.run_output import REPORT
 from pipeline.engine.retry_advice import TOO_LONG, is_too_long
 from pipeline.errors import StorageError, UserError
-from pipeline.evaluation.configuration_summary import Group
+from pipeline.evaluation.configuration_summary import Group, rivals
 from pipeline.evaluation.score_tables import percent, sweep_table
 from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.unreadable import much_unreadable
@@ -56,15 +56,20 @@ def _seen(path: StoragePath, configurations: Sequence[Configuration]) -> Iterato
 
 
 def _results(path: StoragePath, scored: Sequence[Configuration]) -> Iterator[str]:
-    means = [each.summary.score(_SCORE) for each in scored]
-    best = scored[means.index(max(means))]
+    among = [scored[each] for each in rivals([(each.summary.asked, each.summary.questions) for each in scored])]
+    if not among:
+        yield f"{path}: {counted(len(scored), 'configuration')}, not asked the same questions: none is the best."
+        return
+    means = [each.summary.score(_SCORE) for each in among]
+    best = among[means.index(max(means))]
     score, dataset, number = best.summary.scores[_SCORE], best.summary.dataset, best.summary.number
     asked = counted(score.questions, "question")
     correct = f"{best.summary.method} answered {score.mean * score.questions:,.0f} of {asked} of {dataset} correctly"
     if len(scored) > 1:
         share = f"from {percent(min(means))} to {percent(max(means))} %"
+        place = "one of the best" if means.count(max(means)) > 1 else "the best"
         yield f"{path}: {counted(len(scored), 'configuration')}, with strict Hits@1 {share}."
-        yield f"In configuration {number}, one of the best, {correct}."
+        yield f"In configuration {number}, {place}, {correct}."
     else:
         yield f"{path}: {correct} (strict Hits@1 {percent(score.mean)} %)."
         yield from _by_hops(best.summary.breakdown.get("hops", ()))

@@ -22,7 +22,7 @@ from pipeline.console import Console
 from pipeline.engine.run import Configuration, compose_configurations
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
-from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides
+from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides, rivals
 from pipeline.evaluation.score_tables import sweep_table
 from pipeline.text import counted, kgqa
 
@@ -210,11 +210,18 @@ def read_configurations(path: Path) -> Iterator[list[str]]:
 def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str]) -> str:
     """Name the configuration with the highest Hits@1 by the choice of its method, and the overrides that only it has.
 
-    Of equal ones, it is the one with the fewest calls per question, and of those the one with the fewest tokens.
+    Of equal ones, it is the one with the fewest calls per question, and of those the one with the fewest tokens. None
+    is the best if they were asked other questions, or of another graph.
     """
+    among = rivals([(summary.asked, summary.questions) for summary in summaries])
+    if not among:
+        return (
+            "no configuration is named as the best: not all were asked the same questions of the same graph; equal "
+            "calls are made once only for those that were"
+        )
     own = differing_overrides([summary.overrides for summary in summaries])
     hits = [summary.scores["hits_at_1"].mean if "hits_at_1" in summary.scores else -1 for summary in summaries]
-    equal = [index for index, each in enumerate(hits) if each == max(hits)]
+    equal = [index for index in among if hits[index] == max(hits[rival] for rival in among)]
     best = min(equal, key=lambda index: _costs(summaries[index]))
     words = [word for word in own[best] if not word.startswith(("run.", "method="))]
     named = f"highest Hits@1: configuration {summaries[best].number}, {' '.join([f'method={methods[best]}', *words])}"

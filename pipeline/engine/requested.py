@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,4 +24,12 @@ def requested(
         questions=questions,
         retriever=config.retriever(resolved),
         departures=config.departures(resolved),
+        asked=_asked(resolved, str(served.get("graph"))),
     )
+
+
+def _asked(resolved: Mapping[str, Any], graph: str) -> str:
+    """Return a digest of the choice of questions, and of the graph without the sum that not all fingerprints have."""
+    run = [resolved["run"].get(key) for key in ("limit", "sample", "sample_seed")]
+    text = config.canonical([resolved["dataset"], run, graph.split("-")[:2]])
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -60,6 +60,8 @@ class RequestedConfiguration:
     """The name of its retriever; None if it is not known, as for a file of predictions."""
     departures: tuple[str, ...] = ()
     """Where a preset did not run as published; empty for any other configuration."""
+    asked: str | None = None
+    """A digest of the choice of questions and of the graph; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,8 @@ class ConfigurationSummary:
     """The name of its retriever; None if it is not known."""
     departures: tuple[str, ...] = ()
     """Where a preset did not run as published."""
+    asked: str | None = None
+    """A digest of the choice of questions and of the graph; None if it is not known."""
 
     def score(self, name: str) -> float:
         """Return the mean of a score. Raises UserError if no question has it."""
@@ -140,6 +144,7 @@ class ConfigurationSummary:
             "closed_book": self.closed_book,
             "retriever": self.retriever,
             "departures": list(self.departures),
+            "asked": self.asked,
             "questions": self.questions,
             "not_run": self.not_run,
             "failed": self.failed,
@@ -167,7 +172,9 @@ class ConfigurationSummary:
             "number": saved["point"],
             **{name: saved[name] for name in (*plain, "confidence")},
             "overrides": saved["overrides"],
-            **{name: saved[name] for name in ("retriever", "departures") if name in saved},  # newer than some files
+            **{
+                name: saved[name] for name in ("retriever", "departures", "asked") if name in saved
+            },  # newer than some files
             "scores": _scores_from_dict(saved, saved["scored"]),
             "counters": {name: saved[name] for name in (*_COUNTERS, "tokens") if name in saved},
             "breakdown": {field: list(map(_group_from_dict, groups)) for field, groups in saved["breakdown"].items()},
@@ -179,6 +186,18 @@ def differing_overrides(overrides: Sequence[Sequence[str]]) -> list[list[str]]:
     """Return, for each configuration, the overrides that not all configurations share."""
     shared = set.intersection(*map(set, overrides))
     return [[word for word in words if word not in shared] for words in overrides]
+
+
+def rivals(asked: Sequence[tuple[str | None, int]]) -> list[int]:
+    """Return the positions of the configurations of which one can be called the best, by their `asked` and `questions`.
+
+    They were asked the most questions: early stopping asks the others only some. Returns none if two of them were asked
+    other questions, or of another graph.
+    """
+    if len({digest for digest, _ in asked}) > 1:
+        return []
+    most = max(questions for _, questions in asked)
+    return [position for position, (_, questions) in enumerate(asked) if questions == most]
 
 
 def group_equal_rows(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
@@ -243,6 +262,7 @@ def _summarise(rows: pl.DataFrame, info: RequestedConfiguration, scoring: Scorin
         label=info.label,
         retriever=info.retriever,
         departures=info.departures,
+        asked=info.asked,
         questions=questions,
         not_run=questions - answered,
         failed=statuses.get("failed", 0),

@@ -25,6 +25,8 @@ STANDARD_SCORES = {"hits_at_1": "Hits@1", "f1": "F1"}
 _GRBENCH = {"hits_at_1": ("grbench_em", "EM"), "f1": ("grbench_f1", "item F1")}
 """GRBench's variant of a standard score, printed below it."""
 _EVIDENCE = {"answer_in_evidence": "gold in evidence", "answer_supported": "hits in evidence"}
+SCORE_HEADINGS = STANDARD_SCORES | _EVIDENCE
+"""Headings of the scores of every method, by score."""
 _RELATION_RECALL = {"relation_recall": "relation recall"}
 """Only where the relations of the gold queries are known."""
 _BELOW = {"answer_in_evidence": ("relation_recall", "relation recall")}
@@ -35,7 +37,7 @@ _INTERVAL_WIDTH = len("00.0–00.0")
 _COST_WIDTH = len("00.0 calls")
 _MOST_KEY_COLUMNS = 4
 """If more keys vary, they share one column: a sweep over several methods has too many keys for a column each."""
-_SHARED_COLUMN = "differs by"
+SHARED_COLUMN = "differs by"
 _SWEEP_OPTIONAL = ("relation recall", "interval of F1", "tokens", "F1", "interval of Hits@1", "calls")
 """What a narrow terminal leaves out of the table of a sweep, the first one first."""
 _MOST_KINDS = 8
@@ -82,24 +84,47 @@ class FittingTable:
         for table in tables:
             if Measurement.get(console, unlimited, table).maximum <= options.max_width:
                 break
+        else:
+            _fold_if_cut(table, console, options)
         yield table
+
+
+def too_wide(left_out: Sequence[str]) -> list[str]:
+    """Return the line below a table that quotes the columns that it leaves out; none if it leaves out nothing."""
+    names = ", ".join(f'"{name}"' for name in left_out)
+    return [f"too wide for this terminal: {names}"] if left_out else []
+
+
+def _fold_if_cut(table: Table, console: Console, options: ConsoleOptions) -> None:
+    """Let every column fold its cells if the fixed ones leave no room for the others.
+
+    Rich would cut the fixed ones, or leave out the others without a word.
+    """
+    unlimited = options.update(max_width=10_000)
+    needed = len(table.columns) + 1
+    for column in table.columns:
+        cells = [Measurement.get(console, unlimited, each) for each in (column.header, *column.cells)]
+        fixed = column.no_wrap or column.width is not None
+        needed += max(column.width or (cell.maximum if fixed else cell.minimum) for cell in cells)
+    if needed > options.max_width:
+        for column in table.columns:
+            column.no_wrap, column.width, column.overflow = False, None, "fold"
 
 
 def score_table(summaries: Sequence[ConfigurationSummary]) -> Table:
     """Build a table with one row per configuration: standard scores, paper metrics, costs."""
-    scores = STANDARD_SCORES | _EVIDENCE
     differing = differing_overrides([summary.overrides for summary in summaries])
     reflections = [line for line in map(_reflection, summaries, differing) if line]
     table = plain_table(None, "\n".join([*_caption(summaries, "below the scores"), *reflections]))
     table.padding = 0  # five scores with intervals then leave room for a name in 80 columns
     table.add_column("method", overflow="fold", min_width=_METHOD_WIDTH)
-    for heading in (*scores.values(), "as its paper counts"):
+    for heading in (*SCORE_HEADINGS.values(), "as its paper counts"):
         table.add_column(heading, justify="right", overflow="fold", max_width=_INTERVAL_WIDTH)
     table.add_column("per question", justify="right", overflow="fold", max_width=_COST_WIDTH)
     for summary, overrides in zip(summaries, differing, strict=True):
         table.add_row(
             _description(summary, overrides),
-            *(_standard(summary, name) for name in scores),
+            *(_standard(summary, name) for name in SCORE_HEADINGS),
             _paper_metrics(summary),
             _cost(summary),
         )
@@ -112,15 +137,15 @@ def sweep_table(summaries: Sequence[ConfigurationSummary]) -> FittingTable:
     caption = _caption(summaries, "next to the scores")
 
     def build(left_out: Sequence[str]) -> Table:
-        narrow = [f"too wide for this terminal: {', '.join(left_out)}"] if left_out else []
-        table = plain_table(None, "\n".join([*caption, *narrow]), padding=(0, 1, 0, 0) if not left_out else 0)
+        padding = 0 if left_out else (0, 1, 0, 0)
+        table = plain_table(None, "\n".join([*caption, *too_wide(left_out)]), padding=padding)
         kept = {
             heading: [_without_interval(cell) for cell in cells] if f"interval of {heading}" in left_out else cells
             for heading, cells in columns.items()
             if heading not in left_out
         }
         for heading in kept:
-            is_text = heading.startswith("method") or heading == _SHARED_COLUMN
+            is_text = heading.startswith("method") or heading == SHARED_COLUMN
             table.add_column(heading, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
         for row in zip(*kept.values(), strict=True):
             table.add_row(*row)
@@ -128,7 +153,7 @@ def sweep_table(summaries: Sequence[ConfigurationSummary]) -> FittingTable:
 
     # a column of many keys is never one line: its rows are as short as they can be without the others
     optional = [each for each in _SWEEP_OPTIONAL if each.removeprefix("interval of ") in columns]
-    return FittingTable(build, optional[:1] if _SHARED_COLUMN in columns else optional)
+    return FittingTable(build, optional[:1] if SHARED_COLUMN in columns else optional)
 
 
 def _sweep_columns(summaries: Sequence[ConfigurationSummary]) -> dict[str, list[Text]]:
@@ -211,7 +236,7 @@ def key_columns(values: Sequence[Mapping[str, str]], *, most: int = _MOST_KEY_CO
             for key, heading in headings.items()
         }
     assignments = ([f"{headings[key]}={shown[key][each[key]]}" for key in keys if key in each] for each in values)
-    return {_SHARED_COLUMN: list(map(" ".join, assignments))}
+    return {SHARED_COLUMN: list(map(" ".join, assignments))}
 
 
 def _short_texts(values: Collection[str]) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from pipeline.analysis.paired import difference, pair_scores, question_clusters,
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.retrievers import retriever_lines
-from pipeline.evaluation.score_tables import plain_table
+from pipeline.evaluation.score_tables import SCORE_HEADINGS, plain_table
 from pipeline.evaluation.statistics import Difference
 from pipeline.papers.ablations import Ablation
 from pipeline.papers.published import Figure, published_figures
@@ -137,7 +137,7 @@ def _cells(effect: Effect) -> tuple[str | Text, ...]:
     extremes = (min(effect.published), max(effect.published)) if effect.published else ()
     published = " … ".join(dict.fromkeys(f"{value:+.1f}" for value in extremes)) or "–"
     return (
-        effect.score.removeprefix("compat_"),
+        SCORE_HEADINGS.get(effect.score, effect.score.removeprefix("compat_")),
         f"{100 * effect.base:.1f} → {100 * effect.other:.1f}",
         Text(f"{100 * change.mean:+.1f}").append(interval, "dim"),
         Text(published).append(f"\n{effect.verdict}", "dim"),

@@ -112,7 +112,54 @@ def test_a_narrow_terminal_shows_fewer_columns(runs: Path, kgqa: Kgqa, monkeypat
     monkeypatch.setenv("COLUMNS", "60")
     *table, note, _ = kgqa("compare", runs / "good", runs / "bad").out.splitlines()
     assert max(map(len, table)) <= 60
-    assert note.rstrip() == "too wide for this terminal: tokens, calls, flips"
+    assert note.rstrip() == 'too wide for this terminal: "tokens", "calls", "flips"'
+
+
+@pytest.fixture(scope="module")
+def two_methods(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of ArG and SRP, in which SRP has keys of its own, and the value 0 of a key that is 0.0 by default."""
+    from pipeline.cli.main import main
+
+    folder = tmp_path_factory.mktemp("methods")
+    own = "method.bind_top_k=2 method.shown_partial=8 method.candidates_total=20 method.judge_samples_per_path=5"
+    (folder / "points.txt").write_text(f"method=arg\nmethod=srp method.temperature=0 {own}\n")
+    words = ("llm=oracle", "llm.error_rate=0.3", "run.limit=40", f"run.dir={folder / 'run'}")
+    assert main(["sweep", str(folder / "points.txt"), *WORLD, *words]) == 0
+    return folder / "run"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_the_difference_stays_longer_than_the_keys_of_one_method(
+    columns: int, two_methods: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = kgqa("compare", two_methods).out
+    assert re.search(r"-[\d.]+…|\+[\d.]+…", shown), "the interval"
+    (headings,) = (line.split() for line in shown.splitlines() if "Hits@1" in line)
+    assert {"method", "Hits@1", "difference", "flips", "p", "verdict"} <= set(headings)
+    assert "temperature" not in shown, "0 and 0.0 are one value"
+    assert '"bind_top_k"' in " ".join(shown.partition("too wide for this terminal:")[2].split())
+
+
+@pytest.mark.parametrize("columns", [20, 25, 30, 40])
+def test_each_row_can_be_identified_on_the_narrowest_terminal(
+    columns: int, two_methods: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = kgqa("compare", two_methods, "base=best").out
+    table = shown.rpartition("─")[2]
+    assert re.findall(r"^ ([01]) .* (?:base|worse|better|inconclu)", table, re.MULTILINE)
+    assert sorted(re.findall(r"^ ([01]) ", table, re.MULTILINE)) == ["0", "1"]
+
+
+def test_nothing_is_too_wide_without_a_terminal(
+    two_methods: Path, sweep: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    for words in (("compare", two_methods), ("compare", sweep), ("losses", sweep), ("score", sweep)):
+        shown = kgqa(*words)
+        assert shown.code == 0, shown.err
+        assert "too wide" not in shown.out
 
 
 def test_two_configurations_of_a_sweep_are_compared_by_their_numbers(sweep: Path, kgqa: Kgqa) -> None:
@@ -244,7 +291,7 @@ def test_a_sweep_fits_a_screen_with_one_line_for_each_configuration(
     scores = [float(row[5]) for row in rows]
     assert scores == sorted(scores, reverse=True)
     assert "13 more configurations left out of the table, with the verdicts " in " ".join(" ".join(shown).split())
-    assert any("too wide for this terminal: tokens" in line for line in shown) is (columns == 80)
+    assert any('too wide for this terminal: "tokens"' in line for line in shown) is (columns == 80)
     (headings,) = (line for line in shown if "Hits@1" in line)
     assert ("tokens" in headings.split()) is (columns == 120)
     everything = kgqa("compare", sweep, "top=99").out

@@ -58,6 +58,8 @@ def test_what_a_sweep_shows_is_said_in_two_sentences(kgqa: Kgqa) -> None:
     _, configurations, best, *_ = kgqa("report", "two").out.splitlines()
     assert configurations.startswith("two: 3 configurations, with strict Hits@1 from ")
     assert best == "In configuration 0, one of the best, srp answered 10 of 10 questions of synthetic correctly."
+    assert kgqa("sweep", *world, "llm=oracle", "llm.error_rate=0,0.9", "run.dir=single").code == 0
+    assert "In configuration 0, the best, srp answered 10 of 10" in kgqa("report", "single").out
 
 
 def test_the_report_of_several_runs_is_written_beside_the_first(

@@ -250,6 +250,16 @@ def test_the_best_configuration_is_named_with_its_method(words: tuple[str, ...],
     assert kgqa("evaluate", *best.split(), *WORLD, "run.limit=4", "llm=oracle").code == 0
 
 
+@pytest.mark.parametrize("axis", [("run.limit=2,4",), ("dataset.seed=1,2", "run.limit=3")])
+def test_no_configuration_is_the_best_of_other_questions_or_another_graph(axis: tuple[str, ...], kgqa: Kgqa) -> None:
+    said = kgqa("sweep", *axis, "dataset.triples=2000", "llm=oracle", "run.dir=runs/run").out
+    assert "highest Hits@1" not in said
+    assert "no configuration is named as the best: not all were asked the same questions of the same graph" in said
+    assert "equal calls are made once only for those that were" in said
+    assert "not the same questions" in kgqa("ls").out
+    assert "2 configurations, not asked the same questions" in kgqa("report", "runs/run").out
+
+
 def test_answers_cut_short_by_a_budget_are_reported(kgqa: Kgqa) -> None:
     shown = kgqa("sweep", "method=r3", "method.depth=4,8", "budget.max_llm_calls=5", *ERRING)
     said = " ".join(shown.out.split())
