@@ -30,7 +30,7 @@ def test_prints_every_ablation_with_its_paired_difference(method: str, kgqa: Kgq
     assert rows.height == 20 * points
     base, first = (rows.filter(point=point)["hits_at_1"].mean() for point in (0, 1))
     if ABLATIONS[method][0].base == method:  # then the whole method is point 0, and the first ablation is point 1
-        assert re.search(rf"hits_at_1 +{100 * base:.1f} → {100 * first:.1f}", shown.out)  # type: ignore[operator]
+        assert re.search(rf"Hits@1 +{100 * base:.1f} → {100 * first:.1f}", shown.out)  # type: ignore[operator]
 
 
 @pytest.mark.exhaustive

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pipeline.evaluation.statistics import Difference
-from pipeline.papers.ablation_effects import Effect, published_effects
+from pipeline.papers.ablation_effects import Effect, effect_table, published_effects
 from pipeline.papers.ablations import Ablation
+from tests.evaluation.test_score_tables import printed, summary
 
 
 def effect(low: float, high: float, published: tuple[float, ...]) -> Effect:
@@ -28,6 +31,15 @@ def effect(low: float, high: float, published: tuple[float, ...]) -> Effect:
 )
 def test_verdicts(low: float, high: float, published: tuple[float, ...], verdict: str) -> None:
     assert effect(low, high, published).verdict == verdict
+
+
+def test_a_score_has_the_heading_of_other_tables() -> None:
+    """The name of its column would be broken within a word in 80 columns."""
+    shown = replace(effect(0, 0, ()), score="answer_supported")
+    first = summary(counters={"llm_calls": 10})
+    text = printed(effect_table([shown], [first], {"x": 0, "y": 0}), width=80)
+    assert "supporte" not in text
+    assert all(word in text for word in ["hits", "in", "evidence"])
 
 
 @pytest.mark.parametrize(
