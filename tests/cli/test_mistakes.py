@@ -401,6 +401,9 @@ def test_a_wrong_value_of_a_commands_own_key_is_named(words: str, finished: Path
     *command, wrong = words.replace("run", str(finished)).replace("ID", "sample-test-000000").split()
     key, _, _ = wrong.partition("=")
     assert re.match(rf"{key}=.+ is wrong: input should be ", kgqa(*command, wrong).sentence)
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
         ("llm=oracle method=cot run.limit=2", ["run.limit is given more than once: run.limit=20 is ignored"]),

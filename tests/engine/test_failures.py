@@ -43,7 +43,8 @@ def evaluate(
     monkeypatch.chdir(tmp_path)
     choices = tmp_path / "conf" / "method"
     choices.mkdir(parents=True)
-    (choices / "broken.yaml").write_text("_target_: broken_method.Broken\nname: broken\ngood: ''\nfailing: 100\nexits: false\n")
+    keys = ["_target_: broken_method.Broken", "name: broken", "good: ''", "failing: 100", "exits: false"]
+    (choices / "broken.yaml").write_text("\n".join(keys))
     (tmp_path / "broken_method.py").write_text(METHOD)
     monkeypatch.syspath_prepend(str(tmp_path))
 
