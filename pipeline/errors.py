@@ -60,7 +60,8 @@ def first_defect(error: ValidationError) -> str:
     """
     first = error.errors(include_url=False)[0]
     present = first["input"] if first["type"] == "missing" and isinstance(first["input"], dict) else {}
-    similar = closest(str(first["loc"][-1]), map(str, present)) if present else None
+    # Other fields of a row have similar names, such as RawQuestion and QuestionId; a misspelt one differs less.
+    similar = closest(str(first["loc"][-1]), map(str, present), cutoff=0.8) if present else None
     return ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]])) + (
         f", but there is '{similar}'" if similar else ""
     )

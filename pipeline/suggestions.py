@@ -15,9 +15,12 @@ def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
     return suggestion(prefix + found) if found else ""
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is most similar, in capitals or small letters; None if none is similar."""
-    return _closest(word, {each: each for each in known})
+def closest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the known word that is most similar, in capitals or small letters; None if none is similar.
+
+    `cutoff` is the lowest similarity, from 0 to 1 (`difflib`).
+    """
+    return _closest(word, {each: each for each in known}, cutoff)
 
 
 def suggestion(word: str) -> str:
@@ -32,10 +35,10 @@ def similar_key(name: str, keys: Sequence[str]) -> str | None:
     return _closest(name, names) or _closest(name, ends)
 
 
-def _closest(word: str, known: Mapping[str, str]) -> str | None:
+def _closest(word: str, known: Mapping[str, str], cutoff: float = 0.6) -> str | None:
     """Return the value of the most similar key."""
     folded = {each.casefold(): value for each, value in known.items()}
-    close = get_close_matches(word.casefold(), folded, n=1)
+    close = get_close_matches(word.casefold(), folded, n=1, cutoff=cutoff)
     return folded[close[0]] if close else None
 
 

@@ -12,6 +12,7 @@ import pytest
 from pipeline.analysis.question_trace import QuestionTrace, StepTrace
 from pipeline.analysis.question_tree import TreeNode, fact_tree, trail_texts, walk_tree
 from pipeline.analysis.runs import Run, open_run
+from tests.support import sampled
 from tests.viewer.support import METHODS, make_run
 
 
@@ -31,7 +32,7 @@ def nodes(tree: TreeNode) -> Iterator[TreeNode]:
         yield from nodes(child)
 
 
-@pytest.mark.parametrize("configuration", range(len(METHODS)), ids=METHODS)
+@pytest.mark.parametrize("configuration", sampled(range(len(METHODS))), ids=METHODS)
 def test_every_step_stands_in_one_node(configuration: int, run: Run) -> None:
     for trace in traces(run, configuration):
         numbers = [number for node in nodes(walk_tree(trace)) for number in node.steps]

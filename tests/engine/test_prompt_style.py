@@ -17,7 +17,7 @@ from pipeline.errors import UserError
 from pipeline.llm.prompt import Call, Completion, Message, Template, inputs_only
 from pipeline.simulation.oracle import QuestionOracle
 from pipeline.traces.reader import RecordedCalls
-from tests.support import METHODS
+from tests.support import METHODS, sampled
 
 WORDS = ("dataset.triples=2000", "run.limit=8", "engine.shard_size=4")
 INPUTS_ONLY = "llm.prompt_style=inputs_only"
@@ -65,7 +65,7 @@ class TestTemplates:
         assert user.content.startswith("?\n\nYour previous reply could not be used: no braces.")
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", sampled(METHODS))
 def test_the_calls_of_a_method_are_the_same_and_their_prompts_are_not(method: str, tmp_path: Path) -> None:
     words = f"method={method}", "llm=oracle"
     full, short = run(tmp_path / "full", *words), run(tmp_path / "inputs_only", *words, INPUTS_ONLY)

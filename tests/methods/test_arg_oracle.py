@@ -15,6 +15,7 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.engine.run import Configuration, execute
+from tests.support import sampled
 
 
 def run(folder: Path, *overrides: str) -> pl.DataFrame:
@@ -63,16 +64,18 @@ def test_calls_and_lookups_follow_the_formula(generator: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ("llm.error_rate=0.15", "llm.malformed_rate=0.1"),
-        ("llm.error_rate=0.15", "llm.malformed_rate=0.1", "method.generator=prompted", "method.retries=1"),
-        ("llm.error_rate=0.3", "llm.malformed_rate=0.3", "method.probabilities=exact", "method.beam_width=0"),
-        ("llm.malformed_rate=1", "method.temperature=0.5"),
-        ("budget.max_llm_calls=7",),
-        ("budget.max_kg_queries=4",),
-        ("llm=similarity",),
-        ("llm=similarity", "method.generator=prompted", "method.probabilities=exact"),
-    ],
+    sampled(
+        [
+            ("llm.error_rate=0.15", "llm.malformed_rate=0.1"),
+            ("llm.error_rate=0.15", "llm.malformed_rate=0.1", "method.generator=prompted", "method.retries=1"),
+            ("llm.error_rate=0.3", "llm.malformed_rate=0.3", "method.probabilities=exact", "method.beam_width=0"),
+            ("llm.malformed_rate=1", "method.temperature=0.5"),
+            ("budget.max_llm_calls=7",),
+            ("budget.max_kg_queries=4",),
+            ("llm=similarity",),
+            ("llm=similarity", "method.generator=prompted", "method.probabilities=exact"),
+        ]
+    ),
     ids=" ".join,
 )
 def test_no_question_fails_whatever_the_model_writes(words: tuple[str, ...], tmp_path: Path) -> None:

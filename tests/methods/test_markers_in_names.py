@@ -17,7 +17,7 @@ from rich.console import Console
 from pipeline import config
 from pipeline.engine.run import Configuration, execute
 from tests.methods.markers import MARKERS, PLACES, write_world
-from tests.support import LARGE, METHODS, PRESETS
+from tests.support import LARGE, METHODS, PRESETS, sampled
 
 SWITCHES = ["method=arg method.facts=walk", "method=pog method.calls=batched", "method=r3 method.calls_per_step=1"]
 """Configurations with markers or with rules of reading that no preset has."""
@@ -70,7 +70,7 @@ def markers_of(family: str, of: Sequence[str]) -> list[str]:
 @pytest.mark.parametrize(
     "of", ["relations", *(pytest.param(of, marks=pytest.mark.exhaustive) for of in ("entities", "questions"))]
 )
-@pytest.mark.parametrize("family", MARKERS)
+@pytest.mark.parametrize("family", sampled(MARKERS))
 def test_names_made_of_markers_change_no_score(family: str, of: str, innocent: Scores, tmp_path: Path) -> None:
     place = PLACES["after" if of == "questions" else "alone"]
     words = write_world(tmp_path, markers_of(family, [of]), place, of=[of])

@@ -110,7 +110,14 @@ def test_texts_and_report_on_the_synthetic_world(paths: str, tmp_path: Path) -> 
         assert max(indices.values()) < indices.total() / 3
 
 
-@pytest.mark.parametrize(("hops", "paths"), [(1, "known"), (2, "shortest"), (3, "known")])
+@pytest.mark.parametrize(
+    ("hops", "paths"),
+    [
+        (2, "shortest"),
+        pytest.param(1, "known", marks=pytest.mark.exhaustive),
+        pytest.param(3, "known", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_texts_and_report_on_metaqa(hops: int, paths: str, shared_data: Path, tmp_path: Path) -> None:
     words = [*metaqa(shared_data, hops), f"collect.paths={paths}"]
     held_out = shared_data / "metaqa" / f"{hops}-hop" / "qa_test.txt.gz"
