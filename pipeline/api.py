@@ -113,12 +113,12 @@ def _text(value: object) -> str:
 
 
 def _key_text(key: object) -> str:
-    """A key of a dictionary, which Hydra takes without quotes only."""
+    """Return a key of a nested dictionary with its special characters escaped: Hydra takes no quotes around a key."""
     return re.sub(r"([\\()\[\]{}:=,\s])", r"\\\1", str(key))
 
 
 def _quoted(text: str) -> str:
-    """A text in quotes, unless Hydra reads it as the same text without them."""
+    """Return a text in quotes; without them if Hydra then reads the same text."""
     if _PLAIN.fullmatch(text) and isinstance(OverridesParser.create().parse_override(f"key={text}").value(), str):
         return text
     # Hydra takes a backslash as it is, except before a quote.

@@ -10,6 +10,9 @@ from rich.segment import Segment
 
 from pipeline.text import printable
 
+UNLIMITED = 10_000
+"""The width of what is not printed to a terminal, such as a pipe: nothing is too wide for it."""
+
 
 class Console(rich.console.Console):
     """A console that replaces control characters in texts, which may come from a model, a server or a run folder."""

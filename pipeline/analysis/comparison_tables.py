@@ -12,7 +12,7 @@ from rich.text import Text
 from pipeline.analysis.compare import Comparison, Flips, Selection
 from pipeline.analysis.paired import Clusters, RunConfiguration
 from pipeline.analysis.rerun_variance import RerunVariance
-from pipeline.config import canonical
+from pipeline.config import written
 from pipeline.evaluation.score_tables import (
     SHARED_COLUMN,
     STANDARD_SCORES,
@@ -215,7 +215,7 @@ def _methods(configurations: Sequence[RunConfiguration]) -> list[str]:
 def _word(value: object) -> str:
     if isinstance(value, float) and value.is_integer():  # 0.0 and 0 are one value
         value = int(value)
-    return value if isinstance(value, str) else canonical(value)
+    return written(value)
 
 
 def _mean(configuration: RunConfiguration, score: str) -> float:

@@ -37,8 +37,8 @@ _TYPES = pl.Schema({"configuration": pl.Int32(), "retriever": pl.String(), "depa
 def open_run(path: str | StoragePath | Run) -> Run:
     """Open a run folder, such as `runs/x` or `s3://bucket/runs/x`. The run may still be in progress.
 
-    A run that is open is opened again, and then shows the shards of now. Raises UserError if
-    the folder is not a run, or has no finished shard yet.
+    Given a run that is open, it opens the folder again and also reads the shards that were finished since. Raises
+    UserError if the folder is not a run, or has no finished shard yet.
     """
     folder = path.folder if isinstance(path, Run) else RunFolder(storage_path(path))
     metadata, finished = folder.require_run(), folder.require_finished()

@@ -12,12 +12,9 @@ from typing import Any
 import orjson
 from rich.console import RenderableType
 
-from pipeline.console import Console
+from pipeline.console import UNLIMITED, Console
 from pipeline.export.table_files import write_tables
 from pipeline.text import printable, printable_json
-
-_UNLIMITED = 10_000
-"""The width of what is not printed to a terminal, such as a pipe: nothing is too wide for it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class Output:
             written = orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SERIALIZE_NUMPY)
             print(printable_json(written.decode()))
             return
-        console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _UNLIMITED)
+        console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else UNLIMITED)
         with _pager(console) if self.paged and console.is_terminal else nullcontext():
             for table in self.tables:
                 console.print(table)

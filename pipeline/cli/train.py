@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic.dataclasses import dataclass
+
 from pipeline import config
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
@@ -20,6 +22,16 @@ if TYPE_CHECKING:
 _SHOWN = ("loss", "eval_loss", "eval_accuracy")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The keys of `conf/train_arg.yaml` that are in no section."""
+
+    output: str
+    texts: str | tuple[str, ...]
+    model: str
+    storage: str
+
+
 def run(arguments: Arguments) -> Output:
     """Train the model that the configuration describes, or continue, and write it."""
     return train_model(arguments.compose())
@@ -27,21 +39,21 @@ def run(arguments: Arguments) -> Output:
 
 def train_model(settings: Mapping[str, Any]) -> Output:
     """Train, write the model, and describe it."""
-    output = Path(settings["output"])
+    plan = config.build_own(Plan, settings)
+    output = Path(plan.output)
     if output.exists():
         raise UserError(f"{output} already exists: give another output=")
     sft_config, workers = config.build("recipe", settings), config.build("workers", settings)
-    given = settings["texts"]
-    texts = tuple(Path(file).resolve() for file in ([given] if isinstance(given, str) else given))
+    texts = tuple(Path(file).resolve() for file in ([plan.texts] if isinstance(plan.texts, str) else plan.texts))
     from pipeline.training.sft.job import fine_tune
     from pipeline.training.sft.worker import Task
 
-    model = settings["model"]
-    model = str(Path(model).resolve()) if Path(model).exists() else model  # workers have a folder of their own
+    # Workers have a folder of their own.
+    model = str(Path(plan.model).resolve()) if Path(plan.model).exists() else plan.model
     task = Task(model, texts, sft_config, sft_config.texts_per_device(workers.count), workers.gpus, workers.sharded)
-    made = fine_tune(task, workers, Path(settings["storage"]), Curve(Console(stderr=True)))
+    made = fine_tune(task, workers, Path(plan.storage), Curve(Console(stderr=True)))
     made.save(output, sft_config.weights)
-    weights, curves = made.model.num_parameters(), settings["storage"]
+    weights, curves = made.model.num_parameters(), plan.storage
     figures = {"output": str(output), "weights": weights, "curves": curves}
     return Output(figures, lines=[f"{output}: a Llama of {weights:,} weights, its curves in {curves}"])
 

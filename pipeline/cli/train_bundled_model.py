@@ -13,6 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import PositiveInt
+from pydantic.dataclasses import dataclass
+
 from pipeline import config
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.main import main
@@ -53,10 +56,24 @@ _OWN_RUNS = ("llm=embedded", "llm.prompt_style=inputs_only", "llm.max_new_tokens
 """Limits for a model that repeats itself: what it writes then teaches nothing more."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The keys of `conf/train_bundled_model.yaml` that are in no section."""
+
+    output: str
+    model: str
+    storage: str
+    material: str
+    checkpoints: str
+    metaqa: str
+    freebase: str | None
+    limit: PositiveInt | None
+
+
 def run(arguments: Arguments) -> Output:
     """Collect the texts, train part by part, and improve the model in rounds, or go on from what is there."""
     settings = arguments.compose()
-    output = Path(settings["output"])
+    output = Path(config.build_own(Plan, settings).output)
     if output.exists():
         raise UserError(f"{output} already exists: give another output=")
     parts = stages(settings)

@@ -11,9 +11,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic.dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
+from pipeline import config
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.main import main
 from pipeline.cli.output import Output
@@ -30,6 +33,23 @@ from pipeline.training.rows import write_rows
 _CURVE = "curve.jsonl"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The keys of `conf/train_improve.yaml` that it does not share with other trainings."""
+
+    model: str
+    configurations: str
+    output: str
+    rounds: NonNegativeInt
+    questions: PositiveInt
+    check: PositiveInt
+    texts: tuple[str, ...]
+    texts_share: NonNegativeFloat
+    held_out: tuple[str, ...]
+    weight: NonNegativeInt
+    right_share: NonNegativeFloat
+
+
 def run(arguments: Arguments) -> Output:
     """Improve a model in rounds, or go on, and print its scores after each round."""
     settings = arguments.compose()
@@ -42,53 +62,51 @@ def run(arguments: Arguments) -> Output:
 
 def improve(settings: Mapping[str, Any]) -> tuple[Path, list[dict[str, Any]]]:
     """Improve a model in rounds, or go on. Returns the folder of the last model, and the scores after each round."""
-    output = Path(settings["output"])
-    model = Path(settings["model"])
-    scores = list(_check(settings, 0, model))
+    plan = config.build_own(Plan, settings)
+    output, model = Path(plan.output), Path(plan.model)
+    scores = list(_check(plan, 0, model))
     held_out = _write_held_out(output)
-    for number in range(1, settings["rounds"] + 1):
-        model = _train(settings, number, model, held_out)
-        scores += _check(settings, number, model)
+    for number in range(1, plan.rounds + 1):
+        model = _train(plan, settings, number, model, held_out)
+        scores += _check(plan, number, model)
         write_rows(scores, output / _CURVE)
     return model, scores
 
 
-def _train(settings: Mapping[str, Any], number: int, model: Path, held_out: Path) -> Path:
+def _train(plan: Plan, settings: Mapping[str, Any], number: int, model: Path, held_out: Path) -> Path:
     """Run the model, collect its corrections and train it on them. Returns the folder of the trained model."""
-    output = Path(settings["output"])
+    output = Path(plan.output)
     folder, trained = output / f"round-{number}", output / f"round-{number}" / "model"
     if trained.exists():
         return trained
     if not (folder / "corrections.jsonl").exists():
-        _run(settings, folder / "run", model, questions=settings["questions"], seed=number)
-        files = ",".join(map(str, [held_out, *settings["held_out"]]))
-        selected = [f"material.held_out=[{files}]", f"collect.right_share={settings['right_share']}"]
+        _run(plan, folder / "run", model, questions=plan.questions, seed=number)
+        files = ",".join(map(str, [held_out, *plan.held_out]))
+        selected = [f"material.held_out=[{files}]", f"collect.right_share={plan.right_share}"]
         _succeed("collect", "corrections", str(folder / "run"), f"output={folder}/corrections.jsonl", *selected)
     corrections = [output / f"round-{earlier}" / "corrections.jsonl" for earlier in range(1, number + 1)]
-    others = [Part(Path(file), {"": settings["texts_share"]}) for file in settings["texts"]]
+    others = [Part(Path(file), {"": plan.texts_share}) for file in plan.texts]
     texts = folder / "texts.jsonl"
-    write_mixture([*(Part(file, {"": 1.0}) for file in corrections * settings["weight"]), *others], texts)
+    write_mixture([*(Part(file, {"": 1.0}) for file in corrections * plan.weight), *others], texts)
     paths = {"model": str(model), "texts": str(texts), "storage": str(folder / "training"), "output": str(trained)}
     train_model({**settings, **paths})
     return trained
 
 
-def _check(settings: Mapping[str, Any], number: int, model: Path) -> Iterator[dict[str, Any]]:
+def _check(plan: Plan, number: int, model: Path) -> Iterator[dict[str, Any]]:
     """Score a model on the questions that are never trained on; one row for each configuration."""
-    folder = Path(settings["output"]) / f"round-{number}" / "check"
-    _run(settings, folder, model, questions=settings["check"], seed=0)
+    folder = Path(plan.output) / f"round-{number}" / "check"
+    _run(plan, folder, model, questions=plan.check, seed=0)
     for point in (RunFolder(folder).read_summary() or {})["points"]:
         scores = {name: point[name] for name in ("questions", "hits_at_1", "f1", "unreadable_share")}
         yield {"round": number, "method": point["method"], "dataset": point["dataset"], **scores}
 
 
-def _run(settings: Mapping[str, Any], folder: Path, model: Path, *, questions: int, seed: int) -> None:
+def _run(plan: Plan, folder: Path, model: Path, *, questions: int, seed: int) -> None:
     """Run the configurations with a model on some of their questions, unless that is done."""
     if (RunFolder(folder).read_summary() or {}).get("complete"):
         return
-    lines = [
-        shlex.join([*words, f"llm.model={model}"]) for words in read_configurations(Path(settings["configurations"]))
-    ]
+    lines = [shlex.join([*words, f"llm.model={model}"]) for words in read_configurations(Path(plan.configurations))]
     file = folder.parent / f"{folder.name}.txt"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")

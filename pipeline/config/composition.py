@@ -182,13 +182,18 @@ def _refuse_added(overrides: Sequence[str], name: str, choices: Collection[str])
     added = {key: re.split("[./@]", key)[0] for key in (key_of(word) for word in overrides if word.startswith("+"))}
     if not added:
         return
-    composed, groups = _compose_by_hydra([word for word in overrides if word.startswith(_SEARCH)], name)
+    composed, groups = _compose_defaults(overrides, name)
     known = {*map(str, composed), *groups, "hydra"}
     own = {re.split("[/@]", group)[0] for group in choices}
     for key, first in added.items():
         missing = None if first in known else _missing_group(first, groups)
         if missing or first not in known | own:
             raise UserError(missing or _unknown(key, composed, groups))
+
+
+def _compose_defaults(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
+    """Compose without any override but the search path. Raises `HYDRA_ERRORS`."""
+    return _compose_by_hydra([word for word in overrides if word.startswith(_SEARCH)], name)
 
 
 def _compose_by_hydra(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
@@ -294,7 +299,7 @@ def _unparsed(word: str, overrides: Sequence[str], name: str) -> str:
     given, _, value = word.lstrip("-").replace("-", "_").partition("=")
     following = overrides[overrides.index(word) + 1 :]
     value = value or next((each for each in following[:1] if "=" not in each), "…")
-    composed, groups = _compose_by_hydra([each for each in overrides if each.startswith(_SEARCH)], name)
+    composed, groups = _compose_defaults(overrides, name)
     known = [*groups, *(key for key, _ in flatten(plain(composed)))]
     keys = [key for key in known if f".{key}".endswith(f".{given}")]
     meant = f" Did you mean {keys[0]}={value}?" if keys else ""
@@ -331,11 +336,10 @@ def _wrong_choice(group: str, choice: str, options: Sequence[str]) -> str:
 
 def _unknown_key(overrides: Sequence[str], name: str) -> str | None:
     """Return a sentence about the first override without a key under the same group choices; None if all have one."""
-    search = [word for word in overrides if word.startswith(_SEARCH)]
     try:
-        _, groups = _compose_by_hydra(search, name)
+        _, groups = _compose_defaults(overrides, name)
         composed, _ = _compose_by_hydra(
-            [*search, *(word for word in overrides if word.partition("=")[0] in groups)], name
+            [word for word in overrides if word.startswith(_SEARCH) or word.partition("=")[0] in groups], name
         )
     except HYDRA_ERRORS:  # a choice or the search path is wrong, not a key
         return None

@@ -62,13 +62,13 @@ def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     changed = {key: (a, b) for key, (a, b) in pairs.items() if a != b and (a or b)}
     defaults = _defaults(new, {key.partition(".")[0] for key in changed.keys() - before.keys()})
     return [
-        f"{key}: {_written(a)} → {_written(b)}"
+        f"{key}: {written(a)} → {written(b)}"
         for key, (a, b) in changed.items()
         if key in before or key not in defaults or defaults[key] != b
     ]
 
 
-def _written(value: object) -> str:
+def written(value: object) -> str:
     """Return a value as the command line and the documentation write it: `null`, not `None`."""
     return value if isinstance(value, str) else canonical(value)
 

@@ -49,6 +49,10 @@ class ParsedShape(NamedTuple):
     """How many values it demands by `=`, except languages."""
 
 
+_PARSED: dict[str, ParsedShape | None] = {}
+"""The shapes that were parsed."""
+
+
 def gold_relations(sparql: str | None) -> tuple[str, ...] | None:
     """Return the relations of a gold query, sorted, without those that restrict a variable to a class.
 
@@ -85,9 +89,10 @@ def is_parsed(sparql: str) -> bool:
 
 def parsed_shape(shape: str) -> ParsedShape | None:
     """Return what rdflib makes of the query of a shape; None if it cannot be parsed."""
-    with _PARSING:
-        if shape not in _PARSED:
-            _PARSED[shape] = _parse(shape)
+    if shape not in _PARSED:  # a known shape waits for no other one that a thread parses now
+        with _PARSING:
+            if shape not in _PARSED:
+                _PARSED[shape] = _parse(shape)
     return _PARSED[shape]
 
 
@@ -108,7 +113,3 @@ def _parse(shape: str) -> ParsedShape | None:
         comparative=any(node.op in _ORDERS for node in compared),
         equalities=sum(getattr(node.expr, "name", None) != "Builtin_LANG" for node in equal),
     )
-
-
-_PARSED: dict[str, ParsedShape | None] = {}
-"""The shapes that were parsed."""

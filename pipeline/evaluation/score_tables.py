@@ -12,6 +12,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from pipeline.console import UNLIMITED
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group, differing_overrides
 from pipeline.evaluation.paper_metrics import paper_metrics_of
 from pipeline.evaluation.retrievers import departures_label, retriever_lines
@@ -80,7 +81,7 @@ class FittingTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the table for the width of the terminal."""
         tables = (self.build(self.optional[:count]) for count in range(len(self.optional) + 1))
-        unlimited = options.update(max_width=10_000)
+        unlimited = options.update(max_width=UNLIMITED)
         for table in tables:
             if Measurement.get(console, unlimited, table).maximum <= options.max_width:
                 break
@@ -100,7 +101,7 @@ def _fold_if_cut(table: Table, console: Console, options: ConsoleOptions) -> Non
 
     Rich would cut the fixed ones, or leave out the others without a word.
     """
-    unlimited = options.update(max_width=10_000)
+    unlimited = options.update(max_width=UNLIMITED)
     needed = len(table.columns) + 1
     for column in table.columns:
         cells = [Measurement.get(console, unlimited, each) for each in (column.header, *column.cells)]
