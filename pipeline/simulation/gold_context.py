@@ -12,7 +12,7 @@ from pipeline.datasets.gold_paths import Operation, query_operation
 from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
 from pipeline.kg.paths import GoldNodes, gold_paths, instantiate, leading_paths
 from pipeline.normalisation import normalise
-from pipeline.simulation.gold_path_search import Leg, waypoints
+from pipeline.simulation.gold_path_search import Leg, inner_nodes, waypoints
 from pipeline.simulation.gold_path_search import legs as legs_of
 from pipeline.simulation.oracle_grounding import ground
 from pipeline.types import Entity, EntityId, Example, Gold, LiteralNode, Node, Question, RelationPath
@@ -32,7 +32,7 @@ class GoldContext:
     counted: frozenset[Node] = frozenset()
     """The nodes to count, if the answer is their number; empty for every other question."""
     waypoints: frozenset[Node] = frozenset()
-    """Inner nodes of paths from which a sought node can be reached; dead ends are excluded."""
+    """Inner nodes of paths from which a sought node can be reached; with `foresight`, dead ends are excluded."""
     topics: tuple[Entity, ...] = ()
     """The nodes that the question mentions, if the dataset names no topic entities (GRBench)."""
     features: frozenset[str] = frozenset()
@@ -40,6 +40,9 @@ class GoldContext:
     number is the answer."""
     legs: _LegsByTopic = field(default_factory=dict)
     """Topic entity → the legs of its best path, with the nodes that each leg reaches."""
+    foresight: bool = True
+    """Whether the oracle may use what no prompt shows: which nodes are dead ends, and that a node on the way to the
+    answers is also one of them. Without it, `waypoints` has all nodes that the paths reach on the way."""
 
     @cached_property
     def operation(self) -> Operation | None:
@@ -70,8 +73,8 @@ class GoldContext:
         return frozenset(normalise(name) for answer in self.gold.answers for name in (answer.name, *answer.aliases))
 
 
-async def find_gold_context(example: Example, kg: KnowledgeGraph) -> GoldContext:
-    """Look up the gold context of a question in this graph.
+async def find_gold_context(example: Example, kg: KnowledgeGraph, *, foresight: bool = True) -> GoldContext:
+    """Look up the gold context of a question in this graph, with or without `GoldContext.foresight`.
 
     `gold_paths` finds the relation paths from each topic entity to a gold answer. If there are none, those of the
     dataset's own paths are used that reach at least one node (`leading_paths`), such as the nodes that a count counts.
@@ -80,24 +83,39 @@ async def find_gold_context(example: Example, kg: KnowledgeGraph) -> GoldContext
     question, gold = example.question, example.gold
     if not question.topic_entities and isinstance(kg, AttributedGraph):
         grounded = await ground(question.text, gold, kg)
-        return GoldContext(question, grounded.gold, grounded.paths, topics=grounded.topics, features=grounded.features)
+        return GoldContext(
+            question,
+            grounded.gold,
+            grounded.paths,
+            topics=grounded.topics,
+            features=grounded.features,
+            foresight=foresight,
+        )
     known = {topic.id: gold.paths.get(topic.id, ()) for topic in question.topic_entities}
     found = await asyncio.gather(*(gold_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
     if any(found):
         paths = _by_topic(known, found)
-        inner = await _waypoints(kg, paths, await GoldNodes.resolve(kg, gold.answers))
-        return GoldContext(question, gold, paths, waypoints=inner, legs=await _best_legs(kg, paths, gold))
+        goals = await GoldNodes.resolve(kg, gold.answers) if foresight else None
+        inner = await _waypoints(kg, paths, goals)
+        legs = await _best_legs(kg, paths, gold)
+        return GoldContext(question, gold, paths, waypoints=inner, legs=legs, foresight=foresight)
     found = await asyncio.gather(*(leading_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
     paths = _by_topic(known, found)
     legs = await _best_legs(kg, paths, gold)
     counted = await _counted(kg, paths, legs, gold)
-    inner = await _waypoints(kg, paths, counted)
-    return GoldContext(question, gold, paths, counted, inner, legs=legs)
+    inner = await _waypoints(kg, paths, counted if foresight else None)
+    return GoldContext(question, gold, paths, counted, inner, legs=legs, foresight=foresight)
 
 
-async def _waypoints(kg: KnowledgeGraph, paths: _Paths, goals: Container[Node]) -> frozenset[Node]:
-    all_paths = [(topic, path) for topic, of_topic in paths.items() for path in of_topic if len(path) > 1]
-    return frozenset().union(*await asyncio.gather(*(waypoints(kg, topic, path, goals) for topic, path in all_paths)))
+async def _waypoints(kg: KnowledgeGraph, paths: _Paths, goals: Container[Node] | None) -> frozenset[Node]:
+    """Return the inner nodes of all paths: those from which a goal is reached, or without `goals` all of them."""
+    found = [
+        inner_nodes(kg, topic, path) if goals is None else waypoints(kg, topic, path, goals)
+        for topic, of_topic in paths.items()
+        for path in of_topic
+        if len(path) > 1
+    ]
+    return frozenset().union(*await asyncio.gather(*found))
 
 
 async def _best_legs(kg: KnowledgeGraph, paths: _Paths, gold: Gold) -> _LegsByTopic:

@@ -77,6 +77,8 @@ class Leg:
     """The nodes where it ends."""
     leading: frozenset[Node]
     """The nodes among them from which the path reaches a gold answer."""
+    reached: frozenset[Node] = frozenset()
+    """All nodes that its relations reach, with those from which the path does not go on."""
 
 
 async def legs(kg: GraphLookups, topic: EntityId, path: RelationPath, answers: Sequence[GoldAnswer]) -> tuple[Leg, ...]:
@@ -86,12 +88,13 @@ async def legs(kg: GraphLookups, topic: EntityId, path: RelationPath, answers: S
     the latter case), one for names, and one for gold answers without an id.
     """
     gold = await GoldNodes.resolve(kg, answers)
-    chains = await _chains(kg, topic, path, revisits=False)
-    leading = [chain for chain in chains if chain[-1] in gold]
+    layers = await _layers(kg, topic, path, revisits=False)
+    leading = [chain for chain in layers[-1] if chain[-1] in gold]
     if not leading:
-        with_revisits = await _chains(kg, topic, path, revisits=True)
-        leading = [chain for chain in with_revisits if chain[-1] in gold]
-        chains = with_revisits if leading else chains
+        with_revisits = await _layers(kg, topic, path, revisits=True)
+        leading = [chain for chain in with_revisits[-1] if chain[-1] in gold]
+        layers = with_revisits if leading else layers
+    chains = layers[-1]
     if not chains:
         return ()
     return tuple(
@@ -100,25 +103,41 @@ async def legs(kg: GraphLookups, topic: EntityId, path: RelationPath, answers: S
             relations=path[start:end],
             nodes=frozenset(chain[end] for chain in chains),
             leading=frozenset(chain[end] for chain in leading),
+            reached=frozenset(chain[end] for chain in layers[end]),
         )
         for start, end in await _leg_bounds(kg, chains, len(path))
     )
 
 
-async def _chains(kg: GraphLookups, topic: EntityId, path: RelationPath, *, revisits: bool) -> list[tuple[Node, ...]]:
-    """Return the chains of nodes along a path, at most `MAX_FRONTIER`; `revisits` allows repeated nodes."""
-    chains: list[tuple[Node, ...]] = [(topic,)]
+async def inner_nodes(kg: GraphLookups, topic: EntityId, path: RelationPath) -> set[Node]:
+    """Return all nodes that a path reaches between its start and its end, also those from which it does not go on.
+
+    The start is not among them. Costs one batched lookup per layer.
+    """
+    layers = await _layers(kg, topic, path[:-1], revisits=False)
+    return {chain[-1] for layer in layers[1:] for chain in layer}
+
+
+async def _layers(
+    kg: GraphLookups, topic: EntityId, path: RelationPath, *, revisits: bool
+) -> list[list[tuple[Node, ...]]]:
+    """Return the chains of nodes along each beginning of a path, the empty one first, at most `MAX_FRONTIER` of each.
+
+    `revisits` allows repeated nodes.
+    """
+    layers: list[list[tuple[Node, ...]]] = [[(topic,)]]
     for relation in path:
-        sources = sorted({chain[-1] for chain in chains if isinstance(chain[-1], str)})
+        sources = sorted({chain[-1] for chain in layers[-1] if isinstance(chain[-1], str)})
         reached = await kg.neighbours([(source, relation) for source in sources], MAX_NEIGHBOURS) if sources else {}
         chains = [
             (*chain, node)
-            for chain in chains
+            for chain in layers[-1]
             if isinstance(chain[-1], str)
             for node in reached[chain[-1], relation].nodes
             if revisits or node not in chain
-        ][:MAX_FRONTIER]
-    return chains
+        ]
+        layers.append(chains[:MAX_FRONTIER])
+    return layers
 
 
 async def _leg_bounds(kg: GraphLookups, chains: Sequence[tuple[Node, ...]], length: int) -> list[tuple[int, int]]:

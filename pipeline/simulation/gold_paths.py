@@ -22,9 +22,24 @@ def gold_paths(gold_context: GoldContext, entity: EntityId) -> list[Path]:
     return list(dict.fromkeys(path for path in paths if path))
 
 
+def answer_hops(chain: GroundedPath, gold_context: GoldContext) -> dict[int, Node]:
+    """Return the nodes of a chain that can be answers, by the number of hops to each.
+
+    With foresight these are all but its start. Without it, they are those at the end of a gold path that the chain did
+    not visit before: a prompt does not show that a node on the way to the answers is one of them.
+    """
+    nodes, gold = chain.nodes, gold_context.paths.get(chain.start)
+    taken = tuple(step.relation for step in chain.steps)
+    return {
+        hops: node
+        for hops, node in enumerate(nodes[1:], start=1)
+        if gold_context.foresight or not gold or (taken[:hops] in gold and node not in nodes[:hops])
+    }
+
+
 def hops_to_answer(grounded: GroundedPath, names: Names, gold_context: GoldContext) -> int:
     """Return the number of hops to the last node that the question asks for; 0 when there is none."""
-    reached = enumerate(grounded.nodes[1:], start=1)
+    reached = answer_hops(grounded, gold_context).items()
     return max((hops for hops, node in reached if gold_context.is_sought(node, node_name(node, names))), default=0)
 
 

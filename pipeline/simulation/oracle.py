@@ -41,12 +41,14 @@ class Oracle:
     error_rate: Rate
     malformed_rate: Rate
     latency_s: Annotated[NonNegativeFloat, RUNTIME_ONLY]
+    foresight: bool
     simulators: tuple[str, ...]
     """The user's modules that register simulators."""
 
     def __post_init__(self) -> None:
         load_simulators(self.simulators)
-        self.identity = f"oracle(error_rate={self.error_rate:g},malformed_rate={self.malformed_rate:g})"
+        rates = f"error_rate={self.error_rate:g},malformed_rate={self.malformed_rate:g}"
+        self.identity = f"oracle({rates})" if self.foresight else f"oracle({rates},foresight=false)"
         self.label: str | None = FROM_GOLD
 
     async def __aenter__(self) -> Self:
@@ -64,7 +66,7 @@ class Oracle:
         key = (question.dataset, question.split, question.id, kg.fingerprint)
         lookup = self._lookups.get(key)
         if lookup is None or not lookup.is_of(example, kg):
-            lookup = self._lookups[key] = _GoldContextLookup(example, kg)
+            lookup = self._lookups[key] = _GoldContextLookup(example, kg, foresight=self.foresight)
         return QuestionOracle(self, lookup)
 
     @cached_property
@@ -76,10 +78,11 @@ class Oracle:
 class _GoldContextLookup:
     """The gold context of one question about one graph, looked up at first use."""
 
-    def __init__(self, example: Example, kg: KnowledgeGraph) -> None:
+    def __init__(self, example: Example, kg: KnowledgeGraph, *, foresight: bool) -> None:
         self.question_id = example.question.id
         self._example = example
         self._kg = kg
+        self._foresight = foresight
         self._found: GoldContext | None = None
         self._lock = asyncio.Lock()
 
@@ -94,7 +97,7 @@ class _GoldContextLookup:
         """Return the gold context. If the caller is cancelled during the lookup, the next one repeats it."""
         async with self._lock:
             if self._found is None:
-                self._found = await find_gold_context(self._example, self._kg)
+                self._found = await find_gold_context(self._example, self._kg, foresight=self._foresight)
         return self._found
 
 

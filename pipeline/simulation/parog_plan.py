@@ -163,9 +163,12 @@ class _PlanBuilder:
     def follow(self, entity: Entity) -> int:
         """Append a sub-goal for each leg of the path from an entity. Return the number of the last one."""
         uses: list[int] = []
-        for leg in self._gold_context.legs[entity.id]:
+        *_, last = legs = self._gold_context.legs[entity.id]
+        for leg in legs:
             source = "each answer of {}" if uses else entity.name
             ends = leg.leading if self._is_plain and leg.leading else leg.nodes
+            if leg is not last and not self._gold_context.foresight:
+                ends = leg.reached
             op: Operator = "composition" if uses else "lookup"
             uses = [
                 self.add(f"Find what “{in_words(leg.relations)}” leads to from {source}", op, uses, leg=leg, ends=ends)

@@ -124,9 +124,9 @@ def sought_names(steps: Iterable[Step], gold_context: GoldContext) -> list[str]:
     For a question that counts, each node has its entry. Otherwise the names are distinct. They are in the order in
     which they were observed, which a model can learn; it cannot learn the order of the gold answers.
     """
-    sought = {
-        item.node: item for item in _Scratchpad(steps).items if gold_context.is_sought(item.node, item.name)
-    }.values()
+    scratchpad = _Scratchpad(steps)
+    items = scratchpad.items if gold_context.foresight else scratchpad.ends(gold_context)
+    sought = {item.node: item for item in items if gold_context.is_sought(item.node, item.name)}.values()
     names = [item.node.value if isinstance(item.node, LiteralNode) else item.name or item.text for item in sought]
     return names if gold_context.counted else list({normalise(name): name for name in names}.values())
 
@@ -178,6 +178,13 @@ class _Scratchpad:
         """All other nodes and values, without the names of relations."""
         lookups = (listing for listing in self.listings if listing.via not in {"search", "relations"})
         return (item for listing in lookups for item in listing.items)
+
+    def ends(self, gold_context: GoldContext) -> Iterator[Item]:
+        """The nodes and values that the last relation of a gold path leads to, unless the walk is back at its start."""
+        last = {(path[-1].name, start, len(path)) for start, paths in gold_context.paths.items() for path in paths}
+        for listing in self.listings:
+            if any(listing.via == name and (hops == 1 or listing.source != start) for name, start, hops in last):
+                yield from listing.items
 
     @property
     def listed_relations(self) -> list[str]:
@@ -243,6 +250,8 @@ class _Walk:
             unvisited = [node for node in nodes if self._lookup(node, relation, is_last=is_last) not in results]
             yield _Layer(relation, nodes, is_last, unvisited)
             nodes = list(dict.fromkeys(end for node in nodes for end in self.scratchpad.reached(node, relation)))
+            if not self.gold_context.foresight and len(nodes) > 1:
+                nodes = [node for node in nodes if node != self.start]  # a prompt shows that the walk returned
 
     def _actions(self, layer: _Layer) -> list[str]:
         """Return the lookups of a layer. The last hop of a count from a single node tries the degree first."""

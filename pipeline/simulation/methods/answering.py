@@ -10,7 +10,7 @@ from pipeline.methods.answering import AnswerFromFacts, AnswerWithoutFacts
 from pipeline.methods.rendering import names_of, quoted
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import answers_shown
+from pipeline.simulation.gold_paths import answer_hops, answers_shown
 from pipeline.simulation.registry import Simulator, simulates
 from pipeline.simulation.similarity import ends_of_most_similar_path
 from pipeline.types import Node
@@ -45,6 +45,9 @@ class AnswerFromFactsSimulator(Simulator[AnswerFromFacts]):
 
     def write_as_oracle(self, prompt: AnswerFromFacts, gold_context: GoldContext, error_rng: Random | None) -> str:
         """Write the gold answers among the facts. If there are none, or as an error, write another node."""
+        possible = (node for chain in prompt.chains for node in answer_hops(chain, gold_context).values())
+        if error_rng is None and (right := answers_shown(names_of(possible, prompt.names), gold_context)):
+            return write_answers(right)
         shown = names_of((node for chain in prompt.chains for node in chain.nodes[1:]), prompt.names)
         return write_answers(right_or_wrong(shown, gold_context, error_rng))
 

@@ -11,7 +11,7 @@ from pipeline.methods.tog.reason import Enough
 from pipeline.methods.tog.relations import RelationScores, print_relation
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
-from pipeline.simulation.gold_paths import next_gold_relations, sufficient_answers
+from pipeline.simulation.gold_paths import answer_hops, next_gold_relations, sufficient_answers
 from pipeline.simulation.methods.answering import write_yes
 from pipeline.simulation.registry import Simulator, simulates
 from pipeline.simulation.similarity import ends_of_most_similar_path, rank_relations
@@ -50,7 +50,12 @@ class EntityScoresSimulator(Simulator[EntityScores]):
 
     def write_as_oracle(self, prompt: EntityScores, gold_context: GoldContext, error_rng: Random | None) -> str:
         """Score only gold answers, else nodes on the way to them, else all equally. With `error_rng`: another node."""
-        sought = [gold_context.is_sought(node, node_name(node, prompt.names)) for node in prompt.candidates]
+        reached = [prompt.chain.then(prompt.relation, node) for node in prompt.candidates]
+        sought = [
+            chain.length in answer_hops(chain, gold_context)
+            and gold_context.is_sought(chain.end, node_name(chain.end, prompt.names))
+            for chain in reached
+        ]
         good = sought if any(sought) else [node in gold_context.waypoints for node in prompt.candidates]
         if error_rng:
             wrong = [index for index, right in enumerate(good) if not right] or range(len(good))
@@ -73,7 +78,8 @@ class EnoughSimulator(Simulator[Enough]):
 
         With `error_rng`, write No, or Yes with another node if the chains show no gold answer.
         """
-        shown = names_of((node for chain in prompt.chains for node in chain.nodes[1:]), prompt.names)
+        nodes = (node for chain in prompt.chains for node in answer_hops(chain, gold_context).values())
+        shown = names_of(nodes, prompt.names)
         answers = sufficient_answers(shown, gold_context, error_rng)
         return write_yes(answers) if answers else _NO
 
