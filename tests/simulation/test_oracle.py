@@ -415,7 +415,7 @@ class TestSharingTheGoldContext:
         """The graphs on which a gold context was looked up."""
         made: list[object] = []
 
-        async def find(example: Example, kg: object) -> GoldContext:
+        async def find(example: Example, kg: object, *, foresight: bool) -> GoldContext:
             made.append(kg)
             await asyncio.sleep(0)
             return GoldContext(example.question, example.gold, {})
@@ -468,7 +468,7 @@ class TestSharingTheGoldContext:
     ) -> None:
         under_way = asyncio.Event()
 
-        async def hang(example: Example, kg: object) -> GoldContext:
+        async def hang(example: Example, kg: object, *, foresight: bool) -> GoldContext:
             lookups.append(kg)
             under_way.set()
             return await asyncio.Future() if len(lookups) == 1 else GoldContext(example.question, example.gold, {})

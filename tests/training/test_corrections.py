@@ -53,10 +53,14 @@ def test_only_errors_are_selected_without_a_share_of_right_replies(erring: Path,
     assert all(row["said"] != row["text"] for row in rows)
 
 
-def test_a_perfect_model_is_not_corrected(tmp_path: Path) -> None:
-    run = tmp_path / "perfect"
-    assert main(["evaluate", *WORLD, "llm=oracle", f"run.dir={run}"]) == 0
-    assert collect(run, tmp_path / "none.jsonl", "collect.right_share=0") == []
+def test_a_perfect_model_is_corrected_only_where_it_uses_what_prompts_do_not_show(tmp_path: Path) -> None:
+    perfect, ahead = tmp_path / "perfect", tmp_path / "ahead"
+    assert main(["evaluate", *WORLD, "llm=teacher", f"run.dir={perfect}"]) == 0
+    assert main(["evaluate", *WORLD, "llm=oracle", f"run.dir={ahead}"]) == 0
+    for run in (perfect, ahead):
+        teacher = "llm=teacher" if run == perfect else "llm=oracle"
+        assert collect(run, tmp_path / "none.jsonl", "collect.right_share=0", teacher) == []
+    assert collect(ahead, tmp_path / "some.jsonl", "collect.right_share=0") != []
 
 
 def test_the_model_of_the_run_need_not_be_there(llama: Path, tmp_path: Path) -> None:
