@@ -41,7 +41,7 @@ GROUPS = {
         "srp_structural tog tog_bm25 tog_compat tog_encoder tog_wide"
     ),
     "kg": "embedded grbench sparql subgraph",
-    "llm": "embedded endpoint oracle replay serve similarity",
+    "llm": "embedded endpoint oracle replay serve similarity teacher",
     "method": "arg cot dog parog pog r3 rag rog srp tog",
     "retrieval": "dense lexical published",
 }
