@@ -116,10 +116,14 @@ async def test_the_same_room(embedded: EmbeddedModel, served: EndpointModel) -> 
             await model.complete(call([Message("user", " who" * (words + 1))]))
 
 
+BOUNDED = ("llm.max_new_tokens=200", "budget.max_llm_calls=60")
+"""Limits for replies that repeat themselves without end."""
+
+
 async def test_the_bundled_model_answers_the_prompts_of_every_method_alike(tmp_path: Path) -> None:
     points, run = tmp_path / "points.txt", tmp_path / "run"
     points.write_text("".join(f"{shlex.join(words)}\n" for words in [*METHODS.values(), ["method=cot"]]), "utf-8")
-    assert kgqa("sweep", str(points), "llm=embedded", "run.limit=2", f"run.dir={run}").returncode == 0
+    assert kgqa("sweep", str(points), "llm=embedded", *BOUNDED, "run.limit=2", f"run.dir={run}").returncode == 0
     recorded = RecordedCalls(str(run))
     ids = pl.read_parquet(run / "traces" / "*.parquet")["question_id"].unique(maintain_order=True)
     asked = [recorded.messages(each) for id in ids for each in recorded.calls(id).values()]
