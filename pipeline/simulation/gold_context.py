@@ -42,7 +42,7 @@ class GoldContext:
     """Topic entity → the legs of its best path, with the nodes that each leg reaches."""
     foresight: bool = True
     """Whether the oracle may use what no prompt shows: which nodes are dead ends, and that a node on the way to the
-    answers is also one of them. Without it, `waypoints` has all nodes that the paths reach on the way."""
+    answers is also one of them. Without it, `waypoints` and `legs` have all nodes that the paths reach on the way."""
 
     @cached_property
     def operation(self) -> Operation | None:
@@ -97,11 +97,11 @@ async def find_gold_context(example: Example, kg: KnowledgeGraph, *, foresight: 
         paths = _by_topic(known, found)
         goals = await GoldNodes.resolve(kg, gold.answers) if foresight else None
         inner = await _waypoints(kg, paths, goals)
-        legs = await _best_legs(kg, paths, gold)
+        legs = await _best_legs(kg, paths, gold, foresight=foresight)
         return GoldContext(question, gold, paths, waypoints=inner, legs=legs, foresight=foresight)
     found = await asyncio.gather(*(leading_paths(kg, topic, paths, gold.answers) for topic, paths in known.items()))
     paths = _by_topic(known, found)
-    legs = await _best_legs(kg, paths, gold)
+    legs = await _best_legs(kg, paths, gold, foresight=foresight)
     counted = await _counted(kg, paths, legs, gold)
     inner = await _waypoints(kg, paths, counted if foresight else None)
     return GoldContext(question, gold, paths, counted, inner, legs=legs, foresight=foresight)
@@ -118,10 +118,10 @@ async def _waypoints(kg: KnowledgeGraph, paths: _Paths, goals: Container[Node] |
     return frozenset().union(*await asyncio.gather(*found))
 
 
-async def _best_legs(kg: KnowledgeGraph, paths: _Paths, gold: Gold) -> _LegsByTopic:
+async def _best_legs(kg: KnowledgeGraph, paths: _Paths, gold: Gold, *, foresight: bool) -> _LegsByTopic:
     """Return the legs of each topic entity's best path."""
     best = [(topic, of_topic[0]) for topic, of_topic in paths.items() if of_topic]
-    found = await asyncio.gather(*(legs_of(kg, topic, path, gold.answers) for topic, path in best))
+    found = await asyncio.gather(*(legs_of(kg, topic, path, gold.answers, foresight=foresight) for topic, path in best))
     return {topic: legs for (topic, _), legs in zip(best, found, strict=True)}
 
 

@@ -77,15 +77,16 @@ class Leg:
     """The nodes where it ends."""
     leading: frozenset[Node]
     """The nodes among them from which the path reaches a gold answer."""
-    reached: frozenset[Node] = frozenset()
-    """All nodes that its relations reach, with those from which the path does not go on."""
 
 
-async def legs(kg: GraphLookups, topic: EntityId, path: RelationPath, answers: Sequence[GoldAnswer]) -> tuple[Leg, ...]:
+async def legs(
+    kg: GraphLookups, topic: EntityId, path: RelationPath, answers: Sequence[GoldAnswer], *, foresight: bool = True
+) -> tuple[Leg, ...]:
     """Cut a path from `topic` into legs at its named nodes.
 
-    No node is visited twice, unless no gold answer can be reached otherwise. Costs one batched lookup per layer (two in
-    the latter case), one for names, and one for gold answers without an id.
+    Without foresight, nodes from which the path does not go on count as nodes that lead to a gold answer, except at the
+    end of the path. No node is visited twice, unless no gold answer can be reached otherwise. Costs one batched lookup
+    per layer (two in the latter case), one for names, and one for gold answers without an id.
     """
     gold = await GoldNodes.resolve(kg, answers)
     layers = await _layers(kg, topic, path, revisits=False)
@@ -97,13 +98,16 @@ async def legs(kg: GraphLookups, topic: EntityId, path: RelationPath, answers: S
     chains = layers[-1]
     if not chains:
         return ()
+    if foresight:
+        reached, good = [chains] * len(layers), [leading] * len(layers)
+    else:
+        reached, good = layers, [*layers[:-1], leading]
     return tuple(
         Leg(
-            starts=frozenset(chain[start] for chain in chains),
+            starts=frozenset(chain[start] for chain in reached[start]),
             relations=path[start:end],
-            nodes=frozenset(chain[end] for chain in chains),
-            leading=frozenset(chain[end] for chain in leading),
-            reached=frozenset(chain[end] for chain in layers[end]),
+            nodes=frozenset(chain[end] for chain in reached[end]),
+            leading=frozenset(chain[end] for chain in good[end]),
         )
         for start, end in await _leg_bounds(kg, chains, len(path))
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pipeline.datasets.gold_paths import Operation
@@ -163,7 +163,7 @@ class _PlanBuilder:
     def follow(self, entity: Entity) -> int:
         """Append a sub-goal for each leg of the path from an entity. Return the number of the last one."""
         uses: list[int] = []
-        for leg in self._legs(entity):
+        for leg in self._gold_context.legs[entity.id]:
             source = "each answer of {}" if uses else entity.name
             ends = leg.leading if self._is_plain and leg.leading else leg.nodes
             op: Operator = "composition" if uses else "lookup"
@@ -171,18 +171,6 @@ class _PlanBuilder:
                 self.add(f"Find what “{in_words(leg.relations)}” leads to from {source}", op, uses, leg=leg, ends=ends)
             ]
         return uses[0]
-
-    def _legs(self, entity: Entity) -> Iterator[Leg]:
-        """Yield the legs of the path from an entity. Without foresight, dead ends look like nodes that lead on."""
-        *inner, last = self._gold_context.legs[entity.id]
-        if self._gold_context.foresight:
-            yield from (*inner, last)
-            return
-        starts = last.starts if not inner else inner[0].starts
-        for leg in inner:
-            yield replace(leg, starts=starts, nodes=leg.reached, leading=leg.reached)
-            starts = leg.reached
-        yield replace(last, starts=starts)
 
     def select(self, entities: int, operation: Operation) -> None:
         """Append the sub-goals that look up the values of the answers of sub-goal `entities` and select by them."""

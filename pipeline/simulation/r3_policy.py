@@ -180,7 +180,7 @@ class _Scratchpad:
         return (item for listing in lookups for item in listing.items)
 
     def ends(self, gold_context: GoldContext) -> Iterator[Item]:
-        """The nodes and values that the last relation of a gold path leads to, unless the walk is back at its start."""
+        """Yield what the last relation of a gold path leads to, except from the start of a longer path."""
         last = {(path[-1].name, start, len(path)) for start, paths in gold_context.paths.items() for path in paths}
         for listing in self.listings:
             if any(listing.via == name and (hops == 1 or listing.source != start) for name, start, hops in last):
