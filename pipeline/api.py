@@ -51,6 +51,8 @@ def sweep(axes: Mapping[str, Iterable[object]], overrides: Overrides = (), *, pr
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise UserError(f"{key}: {values!r} should be a list of values, such as [{values!r}]")
     common = _words(overrides)
+    if twice := [word for word in common if word.partition("=")[0] in axes]:
+        raise UserError(f"{twice[0]} is one of the axes too: give each key once")
     combinations = product(*([f"{key}={_text(value)}" for value in values] for key, values in axes.items()))
     return _run([[*common, *words] for words in combinations], progress=progress)
 

@@ -50,6 +50,11 @@ def test_sweep_runs_every_combination_as_one_run(tmp_path: Path) -> None:
     assert configurations["method"].to_list() == ["srp", "srp", "cot", "cot"]
 
 
+def test_a_key_may_not_be_an_axis_and_an_override(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^method.depth=3 is one of the axes too: give each key once$"):
+        pipeline.sweep({"method.depth": [1, 2]}, {**SMALL, "method.depth": 3, "run.dir": tmp_path / "run"})
+
+
 def test_score_gives_a_row_for_each_configuration(tmp_path: Path) -> None:
     run = pipeline.evaluate({**SMALL, "method": "srp", "run.dir": tmp_path / "run"})
     scores = pipeline.score(run)

@@ -118,7 +118,7 @@ def run(arguments: Arguments) -> Output:
             for line in lines
         ],
     }
-    return Output(figures, [_table(lines, sampling)], [*basis, *_notes(sampling)])
+    return Output(figures, [_table(lines, sampling)], [*basis, *_notes(sampling, plan)])
 
 
 def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
@@ -234,7 +234,10 @@ def _table(lines: Sequence[Line], sampling: Sampling) -> Table:
     return table
 
 
-def _notes(sampling: Sampling) -> Iterator[str]:
+def _notes(sampling: Sampling, plan: Plan) -> Iterator[str]:
+    if (sampled := _sampled(sampling)) < plan.questions:
+        whole = counted(sampled, "question")
+        yield f"estimate.questions={plan.questions}, but the run has only {whole}: all were asked"
     if failed := sum(summary.failed for _, summaries in sampling.batches for summary in summaries):
         yield f"{failed} of the sampled questions failed; what they cost until then is counted"
     if label := _label(sampling):

@@ -41,6 +41,9 @@ def run(arguments: Arguments) -> Output:
             raise UserError(f"{' and '.join(arguments.words)}: name one run folder")
         if given := [word for word in arguments.overrides if config.key_of(word) in Plan.__dataclass_fields__]:
             raise UserError(f"{given[0]} is about a file of predictions: give a run or predictions=FILE, not both")
+        if Path(arguments.words[0]).is_file():
+            file = arguments.words[0]
+            raise UserError(f"{file} is a file: kgqa score predictions={file} scores a file of predictions")
         folder = RunFolder(storage_path(arguments.words[0]))
         return _score_run(folder, arguments.overrides)
     composed = _compose(arguments.overrides)

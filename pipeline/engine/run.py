@@ -100,6 +100,14 @@ def _with_progress(items: Sequence[T], description: str, console: Console) -> It
     return track(items, description, console=console, transient=True, disable=not console.is_terminal)
 
 
+def _folder_remarks(folder: RunFolder) -> Iterator[str]:
+    """Say what is unusual about the place of the run folder."""
+    if not folder.has_run and (other := folder.other_file()):
+        yield f"{folder.path} holds other files, such as {other}"
+    if outer := folder.outer_run():
+        yield f"{folder.path} is inside the run folder {outer}, so kgqa ls does not list it"
+
+
 def execute(configurations: Sequence[Configuration], console: Console) -> list[ConfigurationSummary]:
     """Run the configurations to their end, or resume them, and summarise them.
 
@@ -125,8 +133,8 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     for remark in resume.check_reuse(distinct):
         console.print(remark, markup=False, soft_wrap=True)
     is_new = not folder.path.exists()
-    if not folder.has_run and (other := folder.other_file()):
-        console.print(f"{folder.path} holds other files, such as {other}", markup=False, soft_wrap=True)
+    for remark in _folder_remarks(folder):
+        console.print(remark, markup=False, soft_wrap=True)
     folder.create()
     engine = configurations[0].config["engine"]
     console = console_of(engine, console)

@@ -84,6 +84,11 @@ class RunFolder:
         names = (each.name for each in self.path.iterdir() if not each.name.startswith("."))
         return min((name for name in names if name not in _OWN), default=None)
 
+    def outer_run(self) -> Path | None:
+        """Return the run folder that this one lies in; None if there is none, or in an object store."""
+        parents = self.path.parents if isinstance(self.path, Path) else ()
+        return next((each for each in parents if RunFolder(each).has_run), None)
+
     def remove_if_empty(self) -> None:
         """Remove the folder if nothing but rejected rows was stored in it: the error of the command names the first."""
         left = {self.path / "lock", self.rejected}

@@ -26,7 +26,8 @@ class TrailEvent(NamedTuple):
     """The step of the question at which it happened; for `kept` and `cut` the last one before it."""
     event: TrailEventName
     """
-    - `listed`: the relations of `of` nodes at which the edge may begin were looked up, and `number` of them have it;
+    - `listed`: a lookup returned the relations of `of` nodes at which the edge may begin; `number` of these nodes have
+      the edge;
     - `followed`: the edge was followed from `number` of the `of` nodes that are known to be where it may begin;
     - `passed`: only other edges were followed from `number` of the `of` nodes at which the edge may begin;
     - `reached`: following it led to `number` nodes;

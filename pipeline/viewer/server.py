@@ -238,10 +238,15 @@ def _step(text: str | None) -> int | None:
 async def _answer(page: Callable[..., bytes], *arguments: object) -> web.Response:
     """Render a page in a thread. A mistake of the user, or a damaged file, is a page with one sentence."""
     try:
-        body, status = await asyncio.to_thread(page, *arguments), 200
+        body = await asyncio.to_thread(page, *arguments)
     except (UserError, StorageError, FileNotFoundError) as error:
-        body, status = await asyncio.to_thread(render, "error.html.jinja", message=str(error)), 404
-    return web.Response(body=body, status=status, content_type="text/html", charset="utf-8")
+        return await _error_page(str(error))
+    return web.Response(body=body, content_type="text/html", charset="utf-8")
+
+
+async def _error_page(message: str) -> web.Response:
+    body = await asyncio.to_thread(render, "error.html.jinja", message=message)
+    return web.Response(body=body, status=404, content_type="text/html", charset="utf-8")
 
 
 async def _file(request: web.Request) -> web.Response:
@@ -263,6 +268,8 @@ async def _guard(
     else:
         try:
             response = await handler(request)
+        except web.HTTPNotFound:
+            response = await _error_page(f"no page has the address {request.path}")
         except web.HTTPException as error:
             response = web.Response(status=error.status, text=f"{error.reason}\n")
     response.headers.update(_HEADERS)

@@ -162,3 +162,10 @@ def test_rows_that_cannot_be_read_are_not_counted(kgqa: Kgqa, here: Path) -> Non
     words = ["dataset=custom", "dataset.triples=graph.tsv", "dataset.questions=rows.jsonl", "llm=similarity"]
     shown = kgqa("estimate", "method=cot", *words, "estimate.questions=3", "json=true")
     assert json.loads(shown.out)["questions"] == 6
+
+
+def test_a_sample_of_all_questions_is_noted(kgqa: Kgqa, here: Path) -> None:
+    words = ("estimate", "method=cot", "llm=oracle", "dataset.triples=2000", "run.limit=6")
+    assert "all were asked" not in kgqa(*words, "estimate.questions=6").out
+    shown = kgqa(*words, "estimate.questions=50").out
+    assert "estimate.questions=50, but the run has only 6 questions: all were asked" in shown.replace("\n", " ")

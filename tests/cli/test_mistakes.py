@@ -267,6 +267,12 @@ def test_a_new_run_names_a_file_of_others_in_its_folder(evaluate: Kgqa, tmp_path
     assert (tmp_path / "run" / "notes.txt").exists()
 
 
+def test_a_run_folder_inside_another_is_noted(finished: Path, evaluate: Kgqa) -> None:
+    inner = evaluate("run.limit=2", f"run.dir={finished / 'inner'}")
+    assert f"{finished / 'inner'} is inside the run folder {finished}, so kgqa ls does not list it\n" in inner.err
+    assert "is inside the run folder" not in evaluate("run.limit=2").err
+
+
 def test_a_dataset_without_a_question(monkeypatch: pytest.MonkeyPatch, evaluate: Kgqa) -> None:
     monkeypatch.setattr(SyntheticWorld, "examples", lambda dataset, reject: iter(()))
     assert evaluate("run.dir=run").sentence.startswith("the dataset has no question to answer")

@@ -32,6 +32,13 @@ def predictions(rows: list[dict[str, object]]) -> bytes:
     return "\n".join(json.dumps(row) for row in rows).encode()
 
 
+def test_a_file_without_its_key_is_answered_with_the_key(kgqa: Kgqa, tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.touch()
+    said = kgqa("score", str(file)).sentence
+    assert said == f"{file} is a file: kgqa score predictions={file} scores a file of predictions"
+
+
 @pytest.mark.parametrize("word", ["predictions=nowhere.jsonl", "name=mine", "peers=true"])
 def test_a_run_and_a_key_of_predictions_are_refused(word: str, finished: Path, kgqa: Kgqa) -> None:
     said = kgqa("score", finished, word).sentence
