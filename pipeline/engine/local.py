@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.engine.metrics import serve_metrics
 from pipeline.engine.progress import RunProgress
-from pipeline.engine.scheduler import Scheduler
+from pipeline.engine.scheduler import Lease, Scheduler
 from pipeline.engine.shard import Rounds
 from pipeline.engine.worker import Worker
 from pipeline.traces.storage import StoragePath
@@ -32,17 +31,21 @@ async def run_local(
             watching = asyncio.create_task(_show_long_calls(worker, progress))
             try:
                 async with asyncio.TaskGroup() as group:
-                    for _ in range(open_shards(engine)):
-                        group.create_task(_lane(worker, scheduler, progress))
+                    while (lease := await _next(worker, scheduler)) is not None:
+                        group.create_task(_run(worker, lease, scheduler, progress))
             finally:
                 watching.cancel()
 
 
-async def _lane(worker: Worker, scheduler: Scheduler, progress: RunProgress) -> None:
-    """Run one shard after the other."""
-    while (lease := await scheduler.take()) is not None:
-        await worker.run(lease.shard, progress.on_progress)
-        await scheduler.complete(lease)
+async def _next(worker: Worker, scheduler: Scheduler) -> Lease | None:
+    """Lease a shard when the worker has room for it; None once every shard is done."""
+    await worker.wait_for_room()
+    return await scheduler.take()
+
+
+async def _run(worker: Worker, lease: Lease, scheduler: Scheduler, progress: RunProgress) -> None:
+    await worker.run(lease.shard, progress.on_progress)
+    await scheduler.complete(lease)
 
 
 async def _show_long_calls(worker: Worker, progress: RunProgress) -> None:
@@ -50,9 +53,3 @@ async def _show_long_calls(worker: Worker, progress: RunProgress) -> None:
     while True:
         await asyncio.sleep(_LOOK_S)
         progress.on_long_calls(worker.long_calls())
-
-
-def open_shards(engine: Mapping[str, Any]) -> int:
-    """Return how many shards a worker holds: those that fill its slots, and as many that are being read or written."""
-    concurrency, shard_size = int(engine["concurrency"]), int(engine["shard_size"])
-    return 2 * math.ceil(concurrency / shard_size)

@@ -17,11 +17,11 @@ from ray.exceptions import RayActorError, TaskCancelledError
 
 from pipeline.engine.cluster import joined
 from pipeline.engine.components import Backends
-from pipeline.engine.local import open_shards
 from pipeline.engine.logs import json_lines
 from pipeline.engine.metrics import emit_through_ray
+from pipeline.engine.open_shards import most_open_shards
 from pipeline.engine.progress import RunProgress
-from pipeline.engine.scheduler import Scheduler
+from pipeline.engine.scheduler import Lease, Scheduler
 from pipeline.engine.shard import FinishedRows, Rounds, Shard
 from pipeline.engine.worker import Worker
 from pipeline.engine.worker_restarts import WorkerSlot, result_of
@@ -65,14 +65,10 @@ async def run_ray(
             await _wait_for_workers(fills, progress)
             if actor is None:
                 await _say_missing_nodes(slots, progress)
-            work = [
-                group.create_task(_lane(slot, filled, scheduler, progress))
-                for _ in range(open_shards(engine))
-                for slot, filled in zip(slots, fills, strict=True)  # in turn, so that a short run uses all workers
-            ]
+            work = group.create_task(_run_shards(slots, fills, scheduler, progress))
             await scheduler.all_done.wait()
             await asyncio.wait([asyncio.create_task(scheduler.all_settled())], timeout=_SHUTDOWN_WAIT_S)
-            for task in (*fills, *work):
+            for task in (*fills, work):
                 task.cancel()  # they wait for a worker that is not needed any more
 
 
@@ -112,6 +108,10 @@ class QuestionWorker:
         """Return a sentence for each kind of nodes that questions name and their graph does not have."""
         return await self._worker.missing_nodes()
 
+    async def wait_for_room(self) -> None:
+        """Return when this worker should run another shard."""
+        await self._worker.wait_for_room()
+
     async def run(self, shard: Shard) -> FinishedRows:
         """Run and commit one shard. If cancelled because another worker has committed it, remove its journals."""
         finished: list[FinishedRows] = []
@@ -129,25 +129,51 @@ def _start(kind: type, configs: Sequence[Mapping[str, Any]], folder: StoragePath
         num_cpus=engine["cpus_per_worker"],
         resources=engine["resources"],
         scheduling_strategy="SPREAD",
-        max_concurrency=open_shards(engine) + 1,
+        max_concurrency=most_open_shards(engine) + 1,
     )
     return actor.remote(configs, folder)
 
 
-async def _lane(slot: WorkerSlot, filled: asyncio.Task[None], scheduler: Scheduler, progress: RunProgress) -> None:
-    """Run one shard after the other on the worker of a slot."""
-    await filled
-    while (lease := await scheduler.take(slot)) is not None:
+async def _run_shards(
+    slots: Sequence[WorkerSlot], fills: Sequence[asyncio.Task[None]], scheduler: Scheduler, progress: RunProgress
+) -> None:
+    """Run shards on all workers until none is left."""
+    async with asyncio.TaskGroup() as group:
+
+        async def lease(slot: WorkerSlot, filled: asyncio.Task[None]) -> None:
+            """Lease shards as long as the worker of the slot has room for them."""
+            await filled
+            while (leased := await _next(slot, scheduler)) is not None:
+                group.create_task(_run(slot, leased, scheduler, progress))
+
+        for slot, filled in zip(slots, fills, strict=True):
+            group.create_task(lease(slot, filled))
+
+
+async def _next(slot: WorkerSlot, scheduler: Scheduler) -> Lease | None:
+    """Lease a shard when the worker has room for it, and restart a worker that dies before; None at the end."""
+    while True:
         actor = slot.actor
-        reply = actor.run.remote(lease.shard)
-        lease.on_superseded = partial(ray.cancel, reply)
         try:
-            finished = await result_of(reply)
-        except TaskCancelledError:
-            await scheduler.complete(lease, done=False)
+            await result_of(actor.wait_for_room.remote())
         except RayActorError as error:
-            await scheduler.complete(lease, done=False)
             await slot.fill(dead=actor, error=error)
         else:
-            if await scheduler.complete(lease):
-                progress.on_progress(finished)
+            return await scheduler.take(slot)
+
+
+async def _run(slot: WorkerSlot, lease: Lease, scheduler: Scheduler, progress: RunProgress) -> None:
+    """Run a shard on the worker of a slot, or return it to the scheduler if the worker dies."""
+    actor = slot.actor
+    reply = actor.run.remote(lease.shard)
+    lease.on_superseded = partial(ray.cancel, reply)
+    try:
+        finished = await result_of(reply)
+    except TaskCancelledError:
+        await scheduler.complete(lease, done=False)
+    except RayActorError as error:
+        await scheduler.complete(lease, done=False)
+        await slot.fill(dead=actor, error=error)
+    else:
+        if await scheduler.complete(lease):
+            progress.on_progress(finished)

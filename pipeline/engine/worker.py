@@ -21,6 +21,7 @@ from pipeline.engine.components import Backends, Components, group_equal
 from pipeline.engine.logs import shard_of
 from pipeline.engine.metrics import Emit, Recorder
 from pipeline.engine.missing_nodes import count_missing_nodes
+from pipeline.engine.open_shards import OpenShards
 from pipeline.engine.question import ConfigurationRuntime, duplicate_row, run_question
 from pipeline.engine.shard import LONG_CALL_S, FinishedRows, LongCalls, Shard
 from pipeline.errors import KgqaError, StorageError
@@ -53,6 +54,8 @@ class _ShardRun:
     retried: Mapping[str, Mapping[str, Completion]]
     """If failed questions are run again: the calls that the shard made earlier, by question."""
     on_row: Callable[[FinishedRows], None]
+    on_answer: Callable[[], None]
+    """Called for each question that all its configurations have answered."""
     golds: Mapping[str, str]
     """The digest of the gold answers of each question."""
     from_gold: bool
@@ -85,6 +88,7 @@ class Worker:
         self._caches: dict[tuple[int, str], Sequence[CallCache]] = {}
         """The caches of the questions in flight, by shard and question id."""
         self._slots = asyncio.Semaphore(configs[0]["engine"]["concurrency"])
+        self._open = OpenShards(configs[0]["engine"])
         self._lag_s = 0.0
         self._storage_error: str | None = None
         """Set when the run folder could not store a call: the run is about to end."""
@@ -151,8 +155,18 @@ class Worker:
                 sentences[f"whether the graph has the nodes of the questions could not be checked: {error}"] = None
         return list(sentences)
 
+    async def wait_for_room(self) -> None:
+        """Return when this worker should run another shard."""
+        await self._open.wait_for_room()
+
     async def run(self, shard: Shard, on_row: Callable[[FinishedRows], None]) -> None:
         """Run every question of the shard in every configuration of the shard, and commit the shard."""
+        with self._open.shard(len(shard.examples)) as on_answer:
+            await self._run_shard(shard, on_row, on_answer)
+
+    async def _run_shard(
+        self, shard: Shard, on_row: Callable[[FinishedRows], None], on_answer: Callable[[], None]
+    ) -> None:
         shard_of.set(shard.index)
         self._recorder.queued += len(shard.examples)
         retry_failed = self._configs[0]["run"]["retry_failed"]
@@ -161,7 +175,7 @@ class Worker:
         retried = await asyncio.to_thread(completions_of, self._folder, origin, from_gold, retry_failed=retry_failed)
         async with Journal(self._folder, shard.index) as journal:
             golds = {each.id: each.gold for each in origin.questions}
-            run = _ShardRun(shard, journal, retried, on_row, golds, bool(from_gold))
+            run = _ShardRun(shard, journal, retried, on_row, on_answer, golds, bool(from_gold))
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._run_question(example, run)) for example in shard.examples]
             rows = [row for task in tasks for row in task.result()]
@@ -217,6 +231,7 @@ class Worker:
             finally:
                 del self._caches[place]
             self._recorder.in_flight -= 1
+            run.on_answer()
             return sorted(chain.from_iterable(rows), key=lambda row: row.configuration)
 
     async def _answer(

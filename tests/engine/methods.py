@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from pipeline.errors import ServiceError
 from pipeline.llm.prompt import Sampling
@@ -137,3 +138,22 @@ class ChokesOnReply:
 
     def _is_unusable(self, text: str) -> bool:
         return text in Path(self.unusable).read_text().splitlines()
+
+
+@dataclass(frozen=True)
+class FirstOfShardWaits:
+    """Answers nothing. The first question of each shard waits until all questions of the run have begun."""
+
+    questions: int
+    shard_size: int
+    begun: ClassVar[set[str]]
+    all_begun: ClassVar[asyncio.Event]
+    name: str = "first-of-shard-waits"
+
+    async def answer(self, question: Question, tools: Tools) -> Answer:
+        self.begun.add(question.id)
+        if len(self.begun) == self.questions:
+            self.all_begun.set()
+        if int(question.id.rpartition("-")[2]) % self.shard_size == 0:
+            await asyncio.wait_for(self.all_begun.wait(), 20)
+        return Answer(())

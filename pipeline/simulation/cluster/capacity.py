@@ -1,9 +1,9 @@
 """Simulates a run on a cluster: questions queue at stations, each of which has a number of parallel servers.
 
-The simulation models `pipeline.engine`. A lane leases a shard from the coordinator, starts its questions as slots
-become free, and writes the shard when all are answered. A question proceeds in rounds: its calls pass a worker's CPU,
-occupy a slot of a GPU while their prompt is read and their reply is written, and then its lookups pass a graph server.
-Load balancing is perfect, and nothing fails.
+The simulation models `pipeline.engine`. Workers lease shards from the coordinator while they have room for them, start
+questions as slots become free, and write a shard when all of it is answered. A question proceeds in rounds: its calls
+pass a worker's CPU, occupy a slot of a GPU while their prompt is read and their reply is written, and then its lookups
+pass a graph server. Load balancing is perfect, and nothing fails.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import count
 from random import Random
 from typing import TypeAlias
 
+from pipeline.engine.open_shards import MOST_OPEN
 from pipeline.simulation.cluster.workload import QuestionWorkload
 
 Process: TypeAlias = Iterator[float]
@@ -114,11 +115,12 @@ class _Run:
             "object store": Station(cluster.stores),
         }
         self._free_slots = cluster.in_flight
+        self._unanswered = 0
+        self._open = 0
         self._waiting: deque[tuple[QuestionWorkload, _Shard]] = deque()
         self._number = count()
-        self._events = [
-            (0.0, next(self._number), self._lane(0.0)) for _ in range(2 * math.ceil(cluster.in_flight / size))
-        ]
+        self._events: list[tuple[float, int, Process]] = []
+        self._lease_shards(0.0)
 
     def finish(self) -> float:
         """Run all processes in the order of their times, and return the time at the end."""
@@ -129,11 +131,21 @@ class _Run:
                 heappush(self._events, (then, next(self._number), process))
         return now
 
-    def _lane(self, now: float) -> Process:
-        """Lease a shard if one is left, and put its questions in line for the slots in flight."""
-        if not self._shards:
-            return
-        questions = self._shards.pop()
+    def _lease_shards(self, now: float) -> None:
+        """Lease shards as long as the workers have room: questions for all slots, and one more shard for each worker.
+
+        The same rule as that of `pipeline.engine.open_shards`.
+        """
+        size, in_flight = self._cluster.shard_size, self._cluster.in_flight
+        enough, most = in_flight + size * self._cluster.workers, MOST_OPEN * math.ceil(in_flight / size)
+        while self._shards and self._unanswered < enough and self._open < most:
+            questions = self._shards.pop()
+            self._unanswered += len(questions)
+            self._open += 1
+            heappush(self._events, (now, next(self._number), self._lease(now, questions)))
+
+    def _lease(self, now: float, questions: Sequence[QuestionWorkload]) -> Process:
+        """Lease a shard, and put its questions in line for the slots in flight."""
         now = self.stations["coordinator"].serve(now, self._cluster.lease_s)
         yield now
         shard = _Shard(len(questions))
@@ -146,7 +158,7 @@ class _Run:
             heappush(self._events, (now, next(self._number), self._question(now, *self._waiting.popleft())))
 
     def _question(self, now: float, workload: QuestionWorkload, shard: _Shard) -> Process:
-        """Answer a question in rounds. After the last one of its shard, write the shard and lease the next one."""
+        """Answer a question in rounds. After the last one of its shard, write the shard."""
         rounds, all_calls = max(1, workload.rounds), workload.calls
         lookup_s = workload.entities / rounds * self._cluster.entity_s
         for number in range(rounds):
@@ -159,11 +171,14 @@ class _Run:
                 yield now
         self._free_slots += 1
         self._fill_slots(now)
+        self._unanswered -= 1
+        self._lease_shards(now)
         shard.unanswered -= 1
         if not shard.unanswered:
             now = self.stations["object store"].serve(now, self._cluster.put_s)
             yield now
-            yield from self._lane(now)
+            self._open -= 1
+            self._lease_shards(now)
 
     def _call(self, now: float, calls: int, workload: QuestionWorkload) -> float:
         """Make concurrent calls of the question, each of average length, and return when the last one ends.
