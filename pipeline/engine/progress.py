@@ -178,7 +178,8 @@ class RunProgress:
         """Add rows that have just finished. Raises what `check` raises."""
         self.sum = self.sum + progress
         self._check(self.sum)
-        if progress.questions > progress.replayed:
+        # A shard that was nearly finished when the run was stopped says nothing about the speed of the others.
+        if progress.questions > 2 * progress.replayed:
             rows = self.sum.questions - self.sum.replayed
             self._pace.rows, self._pace.last_s = rows, self._bar.tasks[0].elapsed or 0.0
         self._bar.update(self._task, completed=self._rows, hits=self._hits)
