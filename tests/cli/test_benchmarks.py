@@ -82,6 +82,7 @@ def test_the_tests_of_a_gpu_say_that_there_is_none() -> None:
     assert "skipped" not in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_measures_the_compressed_search_after_two_kills_of_its_build() -> None:
     figures = search(nodes=4000)
     assert figures["shards_written_again"] == 0

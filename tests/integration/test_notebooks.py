@@ -11,6 +11,7 @@ import pytest
 from nbclient import NotebookClient
 
 from pipeline.cli.main import main
+from tests.support import sampled
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
@@ -24,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sampled(sorted(NOTEBOOKS.glob("*.ipynb"))), ids=lambda path: path.stem)
 def test_runs_from_the_first_cell_to_the_last(path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KGQA_RUN", str(run))
     monkeypatch.setenv("KGQA_RUNS", str(run.parent))
@@ -42,6 +43,7 @@ def test_is_committed_with_small_outputs_without_errors_and_folders(path: Path) 
     assert not re.search(r"(?:/home|/root|/tmp|/work)/", text), "of the machine that wrote them"
 
 
+@pytest.mark.exhaustive
 def test_the_tour_makes_its_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KGQA_RUN", raising=False)
     monkeypatch.setenv("KGQA_RUNS", str(tmp_path))
@@ -50,6 +52,7 @@ def test_the_tour_makes_its_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert (tmp_path / "notebook-tour" / "summary.json").exists()
 
 
+@pytest.mark.exhaustive
 def test_a_sweep_is_read_one_configuration_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run"
     words = ["method=srp", "method.depth=1,2", "llm=oracle", "run.limit=12"]
@@ -64,6 +67,7 @@ def test_a_sweep_is_read_one_configuration_at_a_time(tmp_path: Path, monkeypatch
         assert notebook.cells[-1].outputs[0].text.strip() == str([[number]] * 3)
 
 
+@pytest.mark.exhaustive
 def test_recovery_is_told_by_how_the_first_attempt_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run"
     words = ["method=r3", "method.step_limit=4", "llm=oracle", "llm.error_rate=0.1", "run.limit=48"]

@@ -18,6 +18,8 @@ from pipeline.simulation.world import SyntheticWorld
 from tests.kg.support import vocabulary
 from tests.wikidata_world import HOSTILE, WikidataWorld
 
+pytestmark = pytest.mark.exhaustive
+
 WIKIDATA = vocabulary("wikidata")
 QUESTIONS = 24
 """Of all eight types alike."""
