@@ -9,11 +9,11 @@ from pipeline.traces.reader import count_older_replies, count_questions
 
 
 def score_notes(folder: RunFolder) -> list[str]:
-    """Say that a run is not complete, and that a simulated model read other gold answers than those of the scores.
+    """Say that a run is not complete, or has no token counts, or that a simulated model read other gold answers.
 
     Raises UserError if the folder has no finished shard, or a file that cannot be read.
     """
-    return [*_unfinished_notes(folder), *_older_replies_notes(folder)]
+    return [*_unfinished_notes(folder), *_older_replies_notes(folder), *_token_notes(folder)]
 
 
 def _unfinished_notes(folder: RunFolder) -> list[str]:
@@ -29,6 +29,14 @@ def _unfinished_notes(folder: RunFolder) -> list[str]:
         f"{folder.path} is {state}: only the {counted(count, 'question')} in its finished shards "
         f"{agreeing('are', count)} counted{each}{reason}{others}"
     ]
+
+
+def _token_notes(folder: RunFolder) -> list[str]:
+    """Say that the servers of a finished run counted no tokens."""
+    points = (folder.read_summary() or {}).get("points", ())
+    if not any(point.get("llm_calls") and not point["prompt_tokens"] + point["completion_tokens"] for point in points):
+        return []
+    return ["the model servers reported no token counts (`usage`): the tokens are not known, and shown as 0"]
 
 
 def _older_replies_notes(folder: RunFolder) -> list[str]:

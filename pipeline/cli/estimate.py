@@ -30,6 +30,7 @@ from pipeline.text import counted
 
 _SAMPLED = "pipeline.datasets.subsample.Subsample"
 _OWN_SECTION = "estimate."
+_NO_COUNTS = "not known: the servers report no token counts"
 _TAG = "estimate"
 """By which `kgqa ls` tells the run of a sample from other runs."""
 
@@ -129,7 +130,7 @@ def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
     spent = _spent(sampling, plan)
     on_cpu = all(is_embedded(whole["llm"]) for whole in sampling.wholes)
     gpus = 1 if on_cpu else plan.gpus
-    rate = plan.tokens_per_s_per_gpu or (None if simulated else _measured_rate(sampling, spent, gpus))
+    rate = _rate(sampling, plan, spent, gpus)
     serving = tokens.times(1 / rate / gpus) if rate else None
     engine = sampling.wholes[0]["engine"]
     in_flight = engine["concurrency"] * engine.get("workers", 1)
@@ -138,16 +139,21 @@ def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
     price = gpu_hours.times(plan.usd_per_gpu_hour) if gpu_hours and plan.usd_per_gpu_hour else None
     questions_in_flight = f"{counted(in_flight, 'question')} in flight"
     token_count = "4 characters a token" if simulated else "measured"
+    usd: Projection | None = total["token_usd"]
+    if _is_without_counts(spent):
+        token_count, usd = _NO_COUNTS, None
     known = ("assumed rate" if plan.tokens_per_s_per_gpu else "measured rate") if rate else "not known: no rate"
     lines = [
         Line("calls, each configuration alone", total["logical_calls"], "measured"),
         Line("calls that are made", total["physical_calls"], "measured"),
-        Line("prompt tokens", total["prompt_tokens"], token_count),
-        Line("completion tokens", total["completion_tokens"], token_count),
+        *(
+            Line(kind.replace("_", " "), None if token_count == _NO_COUNTS else total[kind], token_count)
+            for kind in ("prompt_tokens", "completion_tokens")
+        ),
         Line("graph queries", total["kg_queries"], "measured"),
         *([] if on_cpu else [Line("GPU hours", gpu_hours, known, "{:,.2f}")]),
         *([Line("US dollars", price, "assumed price", "{:,.2f}")] if plan.usd_per_gpu_hour and not on_cpu else []),
-        *([Line("US dollars for tokens", total["token_usd"], token_count, "{:,.2f}")] if plan.token_prices else []),
+        *([Line("US dollars for tokens", usd, token_count, "{:,.2f}")] if plan.token_prices else []),
         Line("hours", waiting.maximum(serving).times(1 / 3600) if serving else None, known, "{:,.2f}"),
     ]
     server = "on this CPU" if on_cpu else "per GPU"
@@ -161,6 +167,9 @@ def _basis(
     """Say what the figures are based on."""
     if simulated:
         yield "tokens are estimated at four characters each, without a tokenizer"
+    if _is_without_counts(spent):
+        yield "the servers report no token counts (`usage`), so no cost of tokens and no time can be projected"
+        return
     if plan.token_prices:
         costs = "would cost" if simulated else "cost"
         yield f"the tokens of the sample {costs} {spent['token_usd']:,.2f} US dollars at the prices given"
@@ -201,6 +210,17 @@ def _spent(sampling: Sampling, plan: Plan) -> dict[str, float]:
     batches = ((folder, range(len(summaries))) for folder, summaries in sampling.batches)
     costs = [measure(folder, numbers, token_prices=plan.token_prices).sum(axis=0) for folder, numbers in batches]
     return dict(zip(MEASURES, map(float, sum(costs)), strict=True))
+
+
+def _is_without_counts(spent: Mapping[str, float]) -> bool:
+    return spent["physical_calls"] > 0 and not spent["prompt_tokens"] + spent["completion_tokens"]
+
+
+def _rate(sampling: Sampling, plan: Plan, spent: Mapping[str, float], gpus: int) -> float | None:
+    """Return the tokens per second and GPU, given or measured; None if nothing can be known."""
+    if _is_without_counts(spent):
+        return None
+    return plan.tokens_per_s_per_gpu or (None if _label(sampling) else _measured_rate(sampling, spent, gpus))
 
 
 def _measured_rate(sampling: Sampling, spent: Mapping[str, float], gpus: int) -> float:

@@ -66,9 +66,10 @@ def _results(path: StoragePath, scored: Sequence[Configuration]) -> Iterator[str
     asked = counted(score.questions, "question")
     correct = f"{best.summary.method} answered {score.mean * score.questions:,.0f} of {asked} of {dataset} correctly"
     if len(scored) > 1:
-        share = f"from {percent(min(means))} to {percent(max(means))} %"
+        share = " to ".join(dict.fromkeys(map(percent, (min(means), max(means)))))
+        alike = f", of which {len(among)} answered all questions" if len(among) < len(scored) else ""
         place = "one of the best" if means.count(max(means)) > 1 else "the best"
-        yield f"{path}: {counted(len(scored), 'configuration')}, with strict Hits@1 {share}."
+        yield f"{path}: {counted(len(scored), 'configuration')}{alike}, with strict Hits@1 {share} %."
         yield f"In configuration {number}, {place}, {correct}."
     else:
         yield f"{path}: {correct} (strict Hits@1 {percent(score.mean)} %)."

@@ -97,18 +97,24 @@ def _older_report(folder: RunFolder) -> list[str]:
 def _limit_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
     """Say where `run.limit` or `run.sample` asks for more questions than there are."""
     points = folder.require_run()["points"]
-    notes = (_limit_note(summary, points[summary.number]["config"]["run"]) for summary in summaries)
-    return list(dict.fromkeys(filter(None, notes)))
+    runs = [points[summary.number]["config"]["run"] for summary in summaries]
+    # Early stopping drops configurations before the last question: of those with the same questions, the most count.
+    most: dict[tuple[str, int | None, int | None], int] = {}
+    for summary, run in zip(summaries, runs, strict=True):
+        selected = (summary.dataset, run.get("sample"), run.get("limit"))
+        most[selected] = max(summary.questions, most.get(selected, 0))
+    notes = (_limit_note(*selected, questions) for selected, questions in most.items())
+    return list(filter(None, notes))
 
 
-def _limit_note(summary: ConfigurationSummary, run: Mapping[str, Any]) -> str | None:
-    given = {key: run[key] for key in ("sample", "limit") if run.get(key) is not None}
+def _limit_note(dataset: str, sample: int | None, limit: int | None, questions: int) -> str | None:
+    given = {key: value for key, value in (("sample", sample), ("limit", limit)) if value is not None}
     if not given:
         return None
     lowest = min(given, key=given.__getitem__)
-    asked = f"{counted(summary.questions, 'question')} {agreeing('were', summary.questions)} asked"
-    if given[lowest] > summary.questions:
-        return f"run.{lowest}={given[lowest]} is more than {summary.dataset} has: {asked}"
+    asked = f"{counted(questions, 'question')} {agreeing('were', questions)} asked"
+    if given[lowest] > questions:
+        return f"run.{lowest}={given[lowest]} is more than {dataset} has: {asked}"
     if lowest == "sample" and given.get("limit", 0) > given["sample"]:
         return f"run.limit={given['limit']} is more than run.sample={given['sample']} draws: {asked}"
     return None

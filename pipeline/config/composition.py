@@ -265,7 +265,8 @@ def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
         case OverrideParseException():
             return _unparsed(error.override, overrides, name)
         case ConfigCompositionException() if "Ambiguous value" in reason:
-            return f"{reason}: write a list as key=[1,2]; kgqa sweep takes several values"
+            fix = "write a list as key=[1,2], and a text with a comma in further quotes, as in 'key=\"a, b\"'"
+            return f"{reason}: {fix}; kgqa sweep takes several values"
         case ConfigCompositionException():
             return _no_choice(overrides) or _unknown_key(overrides, name) or _without_plus(reason)
         case InterpolationResolutionError() if error.full_key:

@@ -28,7 +28,7 @@ def unreadable_line(summaries: Sequence[ConfigurationSummary]) -> str:
         decides = ", which may decide the score" if high else ""
         return f"{share_text(shares[0])} of the model's replies could not be used{decides}"
     if not high:
-        return f"{at_most_text(max(shares))} of the model's replies of a configuration could not be used"
+        return f"{range_text(shares)} of the model's replies of a configuration could not be used"
     named = ", ".join(f"{share_text(each.unreadable_share or 0)} in {each.number}" for each in high[:_NAMED])
     more = f" and in {len(high) - _NAMED:,} more" if len(high) > _NAMED else ""
     return f"replies that could not be used, which may decide the score of the configuration: {named}{more}"
@@ -47,6 +47,11 @@ def share_text(share: float) -> str:
     if 0.9995 <= share < 1:
         return "more than 99.9 %"
     return f"{100 * share:.1f} %"
+
+
+def range_text(shares: Sequence[float]) -> str:
+    """Format the lowest and the highest of some shares."""
+    return " to ".join(dict.fromkeys(map(share_text, (min(shares), max(shares)))))
 
 
 def at_most_text(share: float) -> str:

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 _OVERLOADED = (408, 429)
 """Statuses with which a healthy server asks for the request later."""
+_NO_CREDIT = re.compile(rb"insufficient_quota")
+"""In a reply with status 429: the account has no credit, and no later request will succeed."""
 _REFUSED = (400, 413, 422)
 """Statuses with which a healthy server refuses a request, and not every request."""
 _LONGEST_MESSAGE = 2000
@@ -62,7 +64,7 @@ class Reply:
     @property
     def transient(self) -> bool:
         """Whether the same request may succeed later or on another server."""
-        return self.status >= 500 or self.status in _OVERLOADED
+        return self.status >= 500 or (self.status in _OVERLOADED and not _NO_CREDIT.search(self.body))
 
 
 class OpenAIClient(ReplicatedClient[Request[Any], Any]):
@@ -89,6 +91,8 @@ class OpenAIClient(ReplicatedClient[Request[Any], Any]):
         self._connections = HttpConnections(
             self._headers, connect_timeout_s=connect_timeout_s, max_reply_mb=max_reply_mb
         )
+        self._overloaded: set[Server] = set()
+        """The servers of which a warning has said that they are overloaded."""
         self._refused: defaultdict[Server, set[str]] = defaultdict(lambda: set(REFUSED_FROM_THE_START[dialect]))
 
     def session_options(self) -> Mapping[str, Any]:
@@ -154,9 +158,17 @@ class OpenAIClient(ReplicatedClient[Request[Any], Any]):
     def _failure(self, reply: Reply, server: Server) -> AttemptFailed:
         if reply.status in _OVERLOADED:
             self.count_success(server)
+            if reply.transient:
+                self._warn_of_overload(reply, server)
         else:
             self.count_failure(server, f"it answered {reply.status}: {self._message(reply)}")
         return AttemptFailed(self.explain(reply), refused=not reply.transient)
+
+    def _warn_of_overload(self, reply: Reply, server: Server) -> None:
+        if server not in self._overloaded:
+            self._overloaded.add(server)
+            asked = f"it answered {reply.status}: {self._message(reply)}"
+            log.warning("model server %s asks for its requests later: %s", server.url, asked)
 
     def _leave_out(self, parameter: str, server: Server) -> None:
         if parameter not in self._refused[server]:  # as other calls in flight may have found out

@@ -14,7 +14,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.budget_limits import much_limited
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group
 from pipeline.evaluation.simulated import gold_lines
-from pipeline.evaluation.unreadable import much_unreadable, share_text
+from pipeline.evaluation.unreadable import much_unreadable, range_text
 from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.report.bars import latency_chart, loss_chart, reflection_chart, role_charts
 from pipeline.report.configuration_table import configuration_table
@@ -181,8 +181,7 @@ def _model(configuration: Configuration) -> str:
 def _range_of_shares(shares: Sequence[float | None]) -> list[str]:
     """Return the lowest and the highest of the shares that are known."""
     known = [share for share in shares if share is not None]
-    ends = sorted({min(known), max(known)}) if known else []
-    return [" to ".join(map(share_text, ends))] if ends else []
+    return [range_text(known)] if known else []
 
 
 def _departures(configurations: Sequence[Configuration]) -> list[str]:

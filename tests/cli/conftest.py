@@ -48,8 +48,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class FixedReply:
     """A model server in a thread of this process that gives every prompt the same reply."""
 
-    def __init__(self, *, holds_after: int | None = None, refuses_every: int | None = None) -> None:
+    def __init__(
+        self, *, holds_after: int | None = None, refuses_every: int | None = None, counts_tokens: bool = True
+    ) -> None:
         """Hold replies after `holds_after` requests until `release`; answer one in `refuses_every` with an error."""
+        self._usage = {"usage": {"prompt_tokens": 9, "completion_tokens": 3}} if counts_tokens else {}
         self.requests = 0
         self.keys: set[str] = set()
         """Every Authorization header received."""
@@ -76,7 +79,7 @@ class FixedReply:
         if self._refuses_every and number % self._refuses_every == 0:
             return 400, {"error": {"message": f"no such thing for {key}"}}
         choice = {"index": 0, "message": {"role": "assistant", "content": self.text(asked)}, "finish_reason": "stop"}
-        return 200, {"choices": [choice], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}
+        return 200, {"choices": [choice], **self._usage}
 
     def text(self, asked: bytes) -> str:
         """Return the reply of the model to a request."""

@@ -169,3 +169,19 @@ def test_a_sample_of_all_questions_is_noted(kgqa: Kgqa, here: Path) -> None:
     assert "all were asked" not in kgqa(*words, "estimate.questions=6").out
     shown = kgqa(*words, "estimate.questions=50").out
     assert "estimate.questions=50, but the run has only 6 questions: all were asked" in shown.replace("\n", " ")
+
+
+def test_a_server_that_counts_no_tokens_is_named(kgqa: Kgqa, model_server: Callable[..., tuple], here: Path) -> None:
+    _, words = model_server(counts_tokens=False)
+    command = ("method=cot", "dataset.triples=2000", "run.limit=20", *words)
+    shown = kgqa("estimate", *command, "estimate.questions=4", "estimate.tokens_per_s_per_gpu=100")
+    assert shown.code == 0, shown.err
+    assert (
+        "the servers report no token counts (`usage`), so no cost of tokens and no time can be projected" in shown.out
+    )
+    figures = json.loads(kgqa("estimate", *command, "estimate.questions=4", "json=true").out)["figures"]
+    known = {each["figure"]: each.get("value") for each in figures}
+    assert known["calls that are made"] == 20
+    assert {known[figure] for figure in ("prompt tokens", "completion tokens", "GPU hours", "hours")} == {None}
+    run = kgqa("evaluate", *command, "run.dir=whole").out
+    assert "the model servers reported no token counts (`usage`): the tokens are not known, and shown as 0" in run

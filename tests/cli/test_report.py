@@ -56,7 +56,7 @@ def test_what_a_sweep_shows_is_said_in_two_sentences(kgqa: Kgqa) -> None:
     world = ["dataset.triples=2000", "run.limit=10", "evaluation.bootstrap_resamples=100"]
     assert kgqa("sweep", *world, "llm=oracle", "llm.error_rate=0,0.9,0", "run.dir=two").code == 0
     _, configurations, best, *_ = kgqa("report", "two").out.splitlines()
-    assert configurations.startswith("two: 3 configurations, with strict Hits@1 from ")
+    assert configurations.startswith("two: 3 configurations, with strict Hits@1 0.0 to 100 %.")
     assert best == "In configuration 0, one of the best, srp answered 10 of 10 questions of synthetic correctly."
     assert kgqa("sweep", *world, "llm=oracle", "llm.error_rate=0,0.9", "run.dir=single").code == 0
     assert "In configuration 0, the best, srp answered 10 of 10" in kgqa("report", "single").out

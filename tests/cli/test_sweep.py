@@ -25,6 +25,14 @@ def summary(folder: Path) -> dict[str, Any]:
     return loaded
 
 
+def test_configurations_that_are_dropped_early_are_no_reason_to_call_the_limit_too_high(kgqa: Kgqa) -> None:
+    words = ("method=srp", "llm=oracle", "llm.error_rate=0,0.9", "run.early_stopping=8", "run.limit=40", "run.dir=run")
+    shown = kgqa("sweep", *words, "dataset.triples=2000", "evaluation.bootstrap_resamples=100")
+    assert "dropped" in shown.err
+    assert "run.limit" not in shown.out
+    assert "2 configurations, of which 1 answered all questions, with strict Hits@1 " in kgqa("report", "run").out
+
+
 def test_a_grid_is_one_run_with_a_line_for_each_configuration(kgqa: Kgqa, tmp_path: Path) -> None:
     shown = kgqa("sweep", "method=srp,cot", "method.depth=1,2", "method.retries=0,1", *ERRING)
     assert shown.code == 0, shown.err

@@ -155,6 +155,19 @@ class TestFailures:
             assert (await llm.complete(call())).text == "hello"
         assert len(server.bodies) == 3
 
+    async def test_an_overload_is_said_once_and_an_account_without_credit_is_not_asked_again(
+        self, server: Any, caplog: Any
+    ) -> None:
+        server.behaviours = [server.fail(429, "slow down")] * 3
+        async with model(server) as llm:
+            assert (await llm.complete(call())).text == "hello"
+            said = f"model server {server.url} asks for its requests later: it answered 429: slow down"
+            assert caplog.text.count(said) == 1
+            server.default = server.fail(429, "insufficient_quota: you exceeded your quota")
+            with pytest.raises(ServiceError, match="answered 429: insufficient_quota"):
+                await llm.complete(call("again"))
+        assert len(server.bodies) == 5
+
     async def test_lost_connections_and_timeouts_are_retried(self, server: Any) -> None:
         server.behaviours = [server.hang_up, server.hang]
         async with model(server, timeout_s=1.0) as llm:
