@@ -16,6 +16,8 @@ exception, and does not affect other questions.
 
 from __future__ import annotations
 
+import re
+
 from pydantic import ValidationError
 
 from pipeline.suggestions import closest
@@ -65,3 +67,8 @@ def first_defect(error: ValidationError) -> str:
     return ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]])) + (
         f", but there is '{similar}'" if similar else ""
     )
+
+
+def row_defect(error: ValidationError) -> str:
+    """Return the first defect of a row, without the place in its JSON: who names the row has another line number."""
+    return re.sub(r" at line \d+ column \d+$", "", first_defect(error))

@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.remote import AnyPath, DataPath, glob, is_file, local_copy
-from pipeline.errors import UserError, first_defect
+from pipeline.errors import UserError, row_defect
 from pipeline.types import DatasetKind, Entity, Example, Question, Rejected, Scalar, Triple
 
 R = TypeVar("R")
@@ -173,4 +173,4 @@ def _reason(error: BadRow | ValidationError | UnicodeDecodeError) -> str:
         return "not valid UTF-8"
     if isinstance(error, BadRow):
         return str(error)
-    return first_defect(error)
+    return row_defect(error)

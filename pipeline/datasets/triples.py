@@ -18,7 +18,7 @@ import csv
 import io
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import IO, cast
 
@@ -74,6 +74,8 @@ def delimited_triples(file: AnyPath, separator: str, *, header: str | None = Non
             text = line.decode()
         except UnicodeDecodeError:
             raise UserError(f"{file}, line {number}: not valid UTF-8") from None
+        if not text.strip(" "):
+            raise UserError(f"{file}, line {number}: the line is empty")
         parts = text.split(separator)
         if len(parts) != 3 or not all(parts):
             raise UserError(f"{file}, line {number}: expected head, relation and tail separated by {separator!r}")
@@ -122,11 +124,13 @@ def _in_columns(file: AnyPath, batches: Iterator[pa.RecordBatch]) -> Iterator[Tr
     number = 0
     try:
         for batch in batches:
-            columns = [batch.column(name).to_pylist() for name in _chosen(file, batch.schema.names)]
+            names = _chosen(file, batch.schema.names)
+            columns = [batch.column(name).to_pylist() for name in names]
             for values in zip(*columns, strict=True):
                 number += 1
                 if not all(isinstance(value, str) and value for value in values):
-                    raise UserError(f"{file}, row {number}: head, relation and tail must be texts that are not empty")
+                    why = _no_text(batch.schema, dict(zip(names, values, strict=True)))
+                    raise UserError(f"{file}, row {number}: {why}")
                 if not _is_one_line(values[1]):
                     raise UserError(f"{file}, row {number}: {_LINE_BREAK}")
                 yield Triple(*values)
@@ -134,6 +138,13 @@ def _in_columns(file: AnyPath, batches: Iterator[pa.RecordBatch]) -> Iterator[Tr
         if found := _CSV_ERROR.match(str(error)):
             raise UserError(f"{file}, row {found[1]} (the first line is row 1): {found[2]}") from None
         raise UserError(f"{file}, after row {number}, cannot be read: {error}") from None
+
+
+def _no_text(schema: pa.Schema, values: Mapping[str, object]) -> str:
+    """Say what a triple needs, and which column has another type."""
+    needed = "head, relation and tail must be texts that are not empty"
+    others = (name for name, value in values.items() if not isinstance(value, str | None))
+    return next((f"the column {name} has the type {schema.field(name).type}, but {needed}" for name in others), needed)
 
 
 def _chosen(file: AnyPath, names: Sequence[str]) -> Sequence[str]:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from pipeline.datasets.files import Row, Text, json_lines
 from pipeline.datasets.interface import Reject
-from pipeline.errors import UserError, first_defect
+from pipeline.errors import UserError, row_defect
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import rescore
 from pipeline.text import counted
@@ -112,8 +112,8 @@ def read_predictions(file: Path, reject: Reject, other_format: LineReader = lamb
         try:
             line = _Line.model_validate_json(text)
         except ValidationError as error:
-            reason = f"line {number}: {first_defect(error)}"
-            reject(Rejected(str(file), number, first_defect(error)))
+            reason = f"line {number}: {row_defect(error)}"
+            reject(Rejected(str(file), number, row_defect(error)))
         else:
             read.append((line.id, _answer(line)))
     if not read and not by_text:

@@ -54,7 +54,7 @@ def test_a_bad_row_is_rejected_with_line_and_reason_and_reading_continues(tmp_pa
     assert {row.file for row in rejected} == {str(tmp_path / "data.json")}
     assert [row.line for row in rejected] == [3, 4, 5, 6, 7, 8, 10]
     reasons = [row.reason for row in rejected]
-    assert reasons[0].startswith("Invalid JSON")
+    assert reasons[0] == "Invalid JSON: key must be a string", "the line is that of the file"
     assert reasons[1] == "answer: Field required"
     assert reasons[2] == "question: Input should be a valid string"
     assert reasons[3] == "the id 'amazon-0' occurs earlier in this file"

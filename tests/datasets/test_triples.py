@@ -83,6 +83,7 @@ def test_any_other_name_is_tab_separated(tmp_path: Path) -> None:
         ("x.csv", "head,relation,tail\nA,b,C\nA,b,D\nA,B\n", r"x.csv, row 4 .*: Expected 3 columns, got 2: A,B"),
         ("x.csv", b"Ann,knows,\xff\n", "x.csv.* cannot be read: "),
         ("x.csv", "", "x.csv has neither .* but none$"),
+        ("x.tsv", "A\tb\tC\n\nA\tb\tD\n", "x.tsv, line 2: the line is empty$"),
         ("x.parquet", "no parquet", "x.parquet, after row 0, cannot be read: "),
     ],
 )
@@ -93,8 +94,9 @@ def test_bad_files_are_refused(tmp_path: Path, name: str, text: str | bytes, mes
 
 
 def test_numbers_in_parquet_are_refused(tmp_path: Path) -> None:
-    file = parquet(tmp_path / "x.parquet", ["head", "relation", "tail"], [1], ["knows"], ["Bo"])
-    with pytest.raises(UserError, match=r"x.parquet, row 1: head, relation and tail must be texts"):
+    file = parquet(tmp_path / "x.parquet", ["s", "p", "o"], ["Ann"], ["knows"], [1])
+    message = r"x.parquet, row 1: the column o has the type int64, but head, relation and tail must be texts"
+    with pytest.raises(UserError, match=message):
         list(read_triples(file))
 
 
