@@ -11,11 +11,13 @@ from rich.table import Table
 
 from pipeline.analysis.paired import Clusters, RunConfiguration, difference, pair_scores, read_rows
 from pipeline.errors import UserError
+from pipeline.evaluation.question_groups import meta_fields, meta_groups
 from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.evaluation.statistics import Difference
+from pipeline.suggestions import did_you_mean
 
-PROPERTIES = ("query_type", "type", "level", "hops")
-"""The trace columns that questions can be grouped by."""
+_COLUMNS = ("query_type", "type", "level", "hops")
+"""The trace columns that questions can be grouped by; the others are fields of their `meta`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,9 @@ def compare_by(
 
     Raises UserError if no question of the base has the property.
     """
-    values = read_rows(base.folder, [by])[base.number].drop_nulls()
+    values = _values(base, by).drop_nulls()
     if values.is_empty():
-        raise UserError(f"by={by}: no question of {base.name} has this property. Known: {', '.join(PROPERTIES)}")
+        raise UserError(f"by={by}: no question of {base.name} has this property. Known: {', '.join(_known(base))}")
     groups = values.with_columns(pl.col(by).cast(pl.String)).partition_by(by, as_dict=True)
     found: list[GroupDifference] = []
     for other in others:
@@ -64,6 +66,12 @@ def compare_by(
     return found
 
 
+def require_property(base: RunConfiguration, by: str) -> None:
+    """Raise UserError unless the questions of the base can be grouped by a property."""
+    if by not in (known := _known(base)):
+        raise UserError(f"there is no by={by}.{did_you_mean(by, known)} Known: {', '.join(known)}")
+
+
 def differing_labels(
     base: RunConfiguration, others: Sequence[RunConfiguration], by: str
 ) -> dict[RunConfiguration, int]:
@@ -71,11 +79,11 @@ def differing_labels(
 
     A run has one value for each question, so one configuration of each other run is compared.
     """
-    values = read_rows(base.folder, [by])[base.number]
+    values = _values(base, by)
     of_runs = {each.folder: each for each in reversed(others) if each.folder != base.folder}
     counts: dict[RunConfiguration, int] = {}
     for each in of_runs.values():
-        both = values.join(read_rows(each.folder, [by])[each.number], on="question_id", suffix="_other")
+        both = values.join(_values(each, by), on="question_id", suffix="_other")
         counts[each] = both.filter(pl.col(by).ne_missing(pl.col(f"{by}_other"))).height
     return counts
 
@@ -101,6 +109,21 @@ def group_table(differences: Sequence[GroupDifference], *, by: str, score: str, 
             f"{100 * change.mean:+.1f} {100 * change.low:+.1f}…{100 * change.high:+.1f}",
         )
     return table
+
+
+def _known(base: RunConfiguration) -> list[str]:
+    """Return the properties by which the questions of the base can be grouped."""
+    fields = meta_groups(read_rows(base.folder, ["meta"])[base.number])
+    return list(dict.fromkeys((*_COLUMNS, *(name for name in fields if name != "question_id"))))
+
+
+def _values(configuration: RunConfiguration, by: str) -> pl.DataFrame:
+    """Return `question_id` and the property of each question, null where it has none."""
+    if by in _COLUMNS:
+        return read_rows(configuration.folder, [by])[configuration.number]
+    rows = read_rows(configuration.folder, ["meta"])[configuration.number]
+    values = meta_fields(rows).get(by)
+    return rows.select("question_id", pl.lit(None, pl.String).alias(by) if values is None else values.alias(by))
 
 
 def _of_group(

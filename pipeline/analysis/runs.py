@@ -129,9 +129,8 @@ class Run:
         if row is None:
             of_configuration = self._traces.filter(pl.col("configuration") == configuration)
             ids = of_configuration.select("question_id").collect()["question_id"].sort()
-            first = "".join(
-                f" Its first one is '{each}'; {kgqa('view', self.folder.path)} lists all." for each in ids[:1]
-            )
+            listing = f"{kgqa('view', self.folder.path)} lists all."
+            first = "".join(f" The first finished question is '{each}'; {listing}" for each in ids[:1])
             raise UserError(
                 f"configuration {configuration} of {self.folder.path} has no finished question '{id}'."
                 f"{did_you_mean(id, ids)}{first}"

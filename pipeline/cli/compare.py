@@ -15,7 +15,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from pipeline import config
-from pipeline.analysis.by_group import PROPERTIES, compare_by, differing_labels, group_table
+from pipeline.analysis.by_group import compare_by, differing_labels, group_table, require_property
 from pipeline.analysis.compare import BEST, Comparison, Correction, Selection, compare, find, read_flips, select
 from pipeline.analysis.comparison_tables import comparison_table, flip_table, reading_lines, rerun_variance_lines
 from pipeline.analysis.paired import RunConfiguration, question_clusters, read_configurations, read_rows, same_questions
@@ -75,13 +75,13 @@ def run(arguments: Arguments) -> Output:
     configurations = _named(configurations, plan)
     selection = select(configurations, None if plan.base is None else str(plan.base), plan.score)
     base = selection.base
+    if plan.by is not None:
+        require_property(base, plan.by)
     clusters = question_clusters(read_rows(base.folder, ["meta"])[base.number], plan.cluster)
     variance = _run_again(base, plan) if plan.noise.questions else None
     comparisons = compare(
         base, selection.others, score=plan.score, correction=plan.correction, clusters=clusters, variance=variance
     )
-    if plan.by is not None and plan.by not in PROPERTIES:
-        raise UserError(f"there is no by={plan.by}.{did_you_mean(plan.by, PROPERTIES)} Known: {', '.join(PROPERTIES)}")
     by_group = compare_by(base, selection.others, by=plan.by, score=plan.score, clusters=clusters) if plan.by else []
     changed = None if plan.flips is None else _comparison(selection, comparisons, str(plan.flips))
     flips = changed and read_flips(base, changed)

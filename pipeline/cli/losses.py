@@ -12,7 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline import config
-from pipeline.analysis.losses import REASON_TEXTS, STAGE_TEXTS, STAGES, clusters, loss_shares, selecting_configurations
+from pipeline.analysis.losses import (
+    REASON_TEXTS,
+    STAGE_TEXTS,
+    STAGES,
+    add_groups,
+    clusters,
+    loss_shares,
+    selecting_configurations,
+)
 from pipeline.analysis.runs import Run, open_run
 from pipeline.analysis.score_notes import score_notes
 from pipeline.cli.arguments import Arguments
@@ -39,8 +47,8 @@ def run(arguments: Arguments) -> Output:
     plan = config.build_own(Plan, arguments.compose())
     opened = open_run(arguments.words[0])
     chosen = _chosen(opened, plan.configuration).collect()
-    losses = chosen.lazy()
     columns = ["configuration", *([plan.by] if isinstance(plan.by, str) else plan.by or ())]
+    losses = add_groups(chosen.lazy(), opened.folder, columns)
     shares = loss_shares(losses, columns).collect()
     totals = losses.group_by(columns).agg(pl.len().alias("questions"), (~pl.col("right")).sum().alias("wrong"))
     groups = totals.sort(columns, nulls_last=True).collect()

@@ -9,18 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-import orjson
 import polars as pl
 from pydantic import TypeAdapter
 
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.question_groups import meta_groups
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.statistics import Estimate, Values, estimate_mean
 from pipeline.llm.interface import replies_from_gold
 from pipeline.suggestions import did_you_mean
 
-_MOST_GROUPS = 50
 """Fields of `meta` with more values than this are not used to group questions."""
 _GROUP_SCORES = ("hits_at_1", "f1")
 _COUNTERS = (
@@ -298,24 +297,7 @@ def _counters(rows: pl.DataFrame) -> dict[str, float]:
 
 def _breakdown(rows: pl.DataFrame, scoring: ScoringConfig) -> dict[str, tuple[Group, ...]]:
     """Group the questions by every field of `meta` that has several values, but not too many."""
-    fields = {field: values for field, values in _meta_fields(rows).items() if 1 < values.n_unique() <= _MOST_GROUPS}
-    return {field: _groups(rows, values, scoring) for field, values in fields.items()}
-
-
-def _meta_fields(rows: pl.DataFrame) -> dict[str, pl.Series]:
-    """Return each field of the questions' `meta` as a column of texts."""
-    metas: dict[str, dict[str, Any]] = {text: orjson.loads(text) for text in rows["meta"].unique()}
-    fields = sorted({field for meta in metas.values() for field in meta})
-    return {
-        field: rows["meta"].replace_strict(
-            {text: _as_text(meta.get(field)) for text, meta in metas.items()}, return_dtype=pl.String
-        )
-        for field in fields
-    }
-
-
-def _as_text(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
+    return {field: _groups(rows, values, scoring) for field, values in meta_groups(rows).items()}
 
 
 def _groups(rows: pl.DataFrame, values: pl.Series, scoring: ScoringConfig) -> tuple[Group, ...]:

@@ -575,10 +575,17 @@ def test_the_gain_is_printed_for_each_type_of_question(kgqa: Kgqa, runs: Path) -
     assert sum(each["questions"] for each in groups) == 40
 
 
+def test_the_gain_by_a_field_that_the_breakdown_shows(runs: Path, kgqa: Kgqa) -> None:
+    groups = figures(kgqa, runs / "good", runs / "bad", "by=mediators")["groups"]
+    (summary,) = json.loads((runs / "bad" / "summary.json").read_text())["points"]
+    shown = {group["value"]: group["questions"] for group in summary["breakdown"]["mediators"]}
+    assert {each["group"]: each["questions"] for each in groups} == shown
+
+
 def test_an_unknown_property_is_named_with_those_that_there_are(kgqa: Kgqa, runs: Path) -> None:
     refused = kgqa("compare", str(runs / "good"), str(runs / "bad"), "by=query_typ")
     assert "Did you mean" in refused.err
-    assert "query_type, type, level, hops" in refused.err
+    assert "query_type, type, level, hops, mediators" in refused.err
 
 
 def test_a_run_that_was_scored_again_is_named(runs: Path, kgqa: Kgqa) -> None:

@@ -38,6 +38,16 @@ def test_the_figures_are_those_of_the_tables(finished: Path, kgqa: Kgqa) -> None
     assert loss["stage"] == figures["groups"][0]["stage"]
 
 
+def test_each_group_of_the_breakdown_has_its_losses(finished: Path, kgqa: Kgqa) -> None:
+    (summary,) = json.loads((finished / "summary.json").read_text())["points"]
+    for name, groups in summary["breakdown"].items():
+        shares = json.loads(kgqa("losses", finished, f"by={name}", "json=true").out)["shares"]
+        sizes = {str(share[name]): share["questions"] for share in shares}
+        assert sizes.items() <= {group["value"]: group["questions"] for group in groups}.items()
+    assert "mediators" in summary["breakdown"]
+    assert "Did you mean 'mediators'?" in kgqa("losses", finished, "by=mediator").sentence
+
+
 def test_prompts_are_printed_on_demand(finished: Path, kgqa: Kgqa) -> None:
     question = json.loads(kgqa("losses", finished, "json=true").out)["groups"][0]["example"]
     steps = json.loads(kgqa("show", finished, question, "json=true").out)["steps"]
@@ -132,7 +142,7 @@ def test_an_unknown_question_is_answered_with_a_command(finished: Path, kgqa: Kg
     first = json.loads(kgqa("losses", finished, "json=true").out)["groups"][0]["example"]
     sentence = kgqa("show", finished, "nosuch").sentence
     assert f"kgqa view {finished} lists all." in sentence
-    named = re.search("Its first one is '([^']+)'", sentence)
+    named = re.search("The first finished question is '([^']+)'", sentence)
     assert named is not None
     assert kgqa("show", finished, named[1]).code == 0
     assert f"Did you mean '{first}'?" in kgqa("show", finished, first + "x").sentence

@@ -2,6 +2,7 @@
 
 from pipeline.analysis.losses.frames import (
     TRACE_COLUMNS,
+    add_groups,
     clusters,
     flips,
     loss_rows,
@@ -27,6 +28,7 @@ __all__ = [
     "STAGE_TEXTS",
     "TRACE_COLUMNS",
     "Loss",
+    "add_groups",
     "clusters",
     "critical_path",
     "find_loss",

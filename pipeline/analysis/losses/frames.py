@@ -11,6 +11,7 @@ from polars.io.plugins import register_io_source
 from pipeline.analysis.losses.stage_names import STAGES
 from pipeline.analysis.losses.stage_rules import LOSS_COLUMNS, find_loss
 from pipeline.errors import UserError
+from pipeline.evaluation.question_groups import meta_groups
 from pipeline.suggestions import did_you_mean
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
@@ -37,6 +38,9 @@ TRACE_COLUMNS = tuple(dict.fromkeys((*_KEYS, *LOSS_COLUMNS)))
 """The columns of the traces that `loss_rows` reads."""
 GROUPS = ("configuration", "method", "dataset", "type", "level", "hops", "query_type")
 """The columns by which shares can be given."""
+
+_OF_GROUPS = ("questions", "wrong", "lost", "share")
+"""The columns of tables of groups: no group can have one of these names."""
 
 
 def scan_losses(folder: RunFolder, indices: Sequence[int]) -> pl.LazyFrame:
@@ -83,15 +87,38 @@ def _loss_row(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*identity, False, loss.stage, loss.reason, loss.hop, loss.step, role, loss.departure)
 
 
+def add_groups(losses: pl.LazyFrame, folder: RunFolder, by: Sequence[str]) -> pl.LazyFrame:
+    """Add a column for each group in `by` that is a field of the questions' `meta`.
+
+    Raises UserError for a group by which no breakdown of the run shows scores.
+    """
+    wanted = [name for name in by if name not in GROUPS]
+    if not wanted:
+        return losses
+    rows = pl.concat(read_shards(folder, ["point", "question_id", "meta"]))
+    taken = {*_SCHEMA, *_OF_GROUPS}
+    fields = {name: values.alias(name) for name, values in meta_groups(rows).items() if name not in taken}
+    for name in wanted:
+        _require_group(name, (*GROUPS, *fields))
+    labels = rows.select(pl.col("point").alias("configuration"), "question_id", *(fields[name] for name in wanted))
+    return losses.join(labels.lazy(), on=["configuration", "question_id"], how="left")
+
+
+def _require_group(name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise UserError(f"there is no group '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}")
+
+
 def loss_shares(losses: pl.LazyFrame, by: Sequence[str] = ("configuration",), *, reasons: bool = False) -> pl.LazyFrame:
     """Return the share of questions lost at each stage, and for each reason, in each group.
 
     Columns: those of `by`, `stage`, with `reasons` also `reason`, `lost` (questions), `questions` (all of the group,
-    right ones included) and `share`. Raises UserError for an unknown group.
+    right ones included) and `share`. `by` may name one of the `GROUPS`, or a column that was added to the losses.
+    Raises UserError for an unknown group.
     """
+    added = [name for name in losses.collect_schema().names() if name not in _SCHEMA]
     for name in by:
-        if name not in GROUPS:
-            raise UserError(f"there is no group '{name}'.{did_you_mean(name, GROUPS)} Known: {', '.join(GROUPS)}")
+        _require_group(name, (*GROUPS, *added))
     detail = ["stage", "reason"] if reasons else ["stage"]
     groups = losses.group_by(by).agg(pl.len().alias("questions")) if by else losses.select(pl.len().alias("questions"))
     lost = losses.filter(~pl.col("right")).group_by(*by, *detail).agg(pl.len().alias("lost"))
