@@ -99,6 +99,8 @@ _LISTED_RUN = TypeAdapter(ListedRun)
 def run(arguments: Arguments) -> Output:
     """List the runs in and below the folders, the newest first."""
     tag = arguments.compose()["tag"]
+    if tag == "":
+        raise UserError("tag= is empty: name a tag, or leave out the key")
     folders = [storage_path(word) for word in arguments.words or [_DEFAULT]]
     if missing := [folder for folder in folders if arguments.words and not folder.is_dir()]:
         raise UserError(f"there is no folder {missing[0]}")

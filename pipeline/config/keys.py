@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic_core import PydanticCustomError
 
 from pipeline.errors import UserError
 from pipeline.types import RUNTIME_ONLY
@@ -33,10 +34,22 @@ class RunnerKeys(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
+def _named(folder: str) -> str:
+    if not folder:
+        raise PydanticCustomError("empty", "name a folder, or leave out the key")
+    return folder
+
+
+def _without_comma(tags: list[str]) -> list[str]:
+    if any("," in tag for tag in tags):
+        raise PydanticCustomError("comma", "a tag has no comma, which separates the tags in the list of kgqa ls")
+    return tags
+
+
 class RunKeys(RunnerKeys):
     """The section `run`."""
 
-    dir: Annotated[str | None, RUNTIME_ONLY]
+    dir: Annotated[Annotated[str, AfterValidator(_named)] | None, RUNTIME_ONLY]
     limit: Count | None
     sample: Count | None
     sample_seed: int
@@ -49,7 +62,7 @@ class RunKeys(RunnerKeys):
     max_equal_failures: Annotated[PositiveInt | None, RUNTIME_ONLY]
     max_failed: Annotated[Annotated[float, Field(ge=0, le=1)], RUNTIME_ONLY]
     early_stopping: PositiveInt | None
-    tags: Annotated[list[str] | None, RUNTIME_ONLY]
+    tags: Annotated[Annotated[list[str], AfterValidator(_without_comma)] | None, RUNTIME_ONLY]
     note: Annotated[str | None, RUNTIME_ONLY]
 
 

@@ -238,6 +238,7 @@ def test_a_tag_selects_runs(finished: Path, kgqa: Kgqa) -> None:
     assert [run["run"] for run in listed(kgqa, "tag=a")] == ["runs/one"]
     assert {run["run"] for run in listed(kgqa, "runs", "tag=b")} == {"runs/one", "runs/two"}
     assert [run["run"] for run in listed(kgqa, "tag=3")] == ["runs/three"]
+    assert kgqa("ls", "tag=").sentence == "tag= is empty: name a tag, or leave out the key"
 
 
 @pytest.mark.parametrize(
@@ -245,6 +246,10 @@ def test_a_tag_selects_runs(finished: Path, kgqa: Kgqa) -> None:
     [
         ("run.tags=a", "run.tags='a' is wrong: input should be a list, written run.tags=[a,b]"),
         ("run.note=3", "run.note=3 is wrong: input should be a valid string"),
+        (
+            "run.tags=['a,b',c]",
+            "run.tags=['a,b', 'c'] is wrong: a tag has no comma, which separates the tags in the list of kgqa ls",
+        ),
     ],
 )
 def test_wrong_tags(words: str, sentence: str, evaluate: Kgqa) -> None:

@@ -60,6 +60,7 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ),
         ("run.limit=many", "run.limit='many' is wrong: input should be a valid integer"),
         ("run.limit=", "run.limit='' is wrong: input should be a valid integer"),
+        ("run.dir=", "run.dir='' is wrong: name a folder, or leave out the key"),
         ("run.seed=x", "run.seed='x' is wrong"),
         ("run.reuse=runs/x", "run.reuse='runs/x' is wrong: input should be a list, written run.reuse=[a,b]"),
         (
