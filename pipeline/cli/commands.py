@@ -22,6 +22,8 @@ class Command:
     """The file of `conf/` with its keys; None when it has none."""
     words: Literal["none", "optional", "required"] = "none"
     """Whether it takes words that are not `key=value`: run folders, files, names."""
+    verb: str = "read"
+    """What it does with the words that it requires."""
     prints_figures: bool = True
     """Whether it takes `json=true`; False for a command that runs until it is stopped."""
     writes_tables: bool = False
@@ -267,6 +269,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="NAME … | all",
             config_name=None,
             words="required",
+            verb="measure",
         ),
     },
 }

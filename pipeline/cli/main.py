@@ -139,7 +139,7 @@ def _run(words: Sequence[str]) -> int:
         return 0
     name = _sweeping(name) if flags.multirun else name
     command = COMMANDS[name]
-    if _HELP & set(rest) or (command.words == "required" and not (rest or flags.cfg or flags.info)):
+    if _HELP & set(rest):
         print(_help(name, command, rest))
         return 0
     _require_extras(name, command, rest)
@@ -157,7 +157,7 @@ def _run(words: Sequence[str]) -> int:
         config.show(arguments.overrides, arguments.config_name, **shown)
         return 0
     if command.words == "required" and not arguments.words:
-        raise UserError(f"name what to read: {_usage(name, command)}")
+        raise UserError(f"name what to {command.verb}: {_usage(name, command)}")
     module, _, function = command.function.partition(":")
     output = getattr(import_module(f"pipeline.cli.{module}"), function)(arguments)
     if output is None:

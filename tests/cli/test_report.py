@@ -90,7 +90,7 @@ def test_a_second_report_replaces_the_first(run: Path, kgqa: Kgqa) -> None:
     assert not list(run.glob("*.tmp"))
 
 
-@pytest.mark.parametrize("words", ["--help", "", "run --help"])
+@pytest.mark.parametrize("words", ["--help", "run --help"])
 def test_help(words: str, kgqa: Kgqa) -> None:
     shown = kgqa("report", *words.split())
     assert (shown.code, shown.err) == (0, "")

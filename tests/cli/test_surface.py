@@ -119,6 +119,14 @@ def test_a_commands_help_lists_its_groups_and_no_other(command: str, word: str, 
     assert ("json=true" in shown.out) == COMMANDS[command].prints_figures
 
 
+@pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.words == "required"])
+def test_a_command_without_the_words_that_it_needs_fails(name: str, kgqa: Kgqa) -> None:
+    """Such as `kgqa losses $RUN` in a script in which RUN is empty."""
+    shown = kgqa(*name.split())
+    assert (shown.code, shown.out) == (2, "")
+    assert re.fullmatch(f"name what to (read|measure): kgqa {name} .+", shown.sentence)
+
+
 @pytest.mark.parametrize(
     ("command", "names"),
     [
