@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pydantic.dataclasses import dataclass
+from rich.progress import Progress
 
 from pipeline import config
 from pipeline.analysis.runs import open_run
 from pipeline.analysis.score_notes import score_notes
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
+from pipeline.console import Console
 from pipeline.errors import UserError
 from pipeline.export.exported_run import exported_configurations
 from pipeline.export.formats import export
@@ -29,6 +31,10 @@ def run(arguments: Arguments) -> Output:
         raise UserError("name one run folder: kgqa export RUN format=NAME")
     plan = config.build_own(Plan, arguments.compose())
     opened = open_run(arguments.words[0])
-    exported = exported_configurations(opened, plan.configuration)
-    written = export(exported, plan.format, plan.output)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
+        task = shown.add_task("exporting the questions", total=None)
+        exported = exported_configurations(opened, plan.configuration, lambda: shown.advance(task))
+        shown.update(task, total=sum(each.summary.answered for each in exported))
+        written = export(exported, plan.format, plan.output)
     return Output({"format": plan.format, "written": written}, lines=written, notes=score_notes(opened.folder))

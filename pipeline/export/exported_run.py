@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
@@ -39,6 +39,10 @@ class ExportedQuestion:
         return str(self.trace.row["raw_answer"] or ", ".join(self.trace.answers))
 
 
+Watch = Callable[[], None]
+"""Is called for each question, to show the progress."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExportedConfiguration:
     """One configuration of a run."""
@@ -49,6 +53,8 @@ class ExportedConfiguration:
     summary: ConfigurationSummary
     gold_digest: str
     """A digest of the answered questions with their gold answers."""
+    watch: Watch
+    """Sees each question that is read."""
 
     @property
     def number(self) -> int:
@@ -117,20 +123,23 @@ class ExportedConfiguration:
                 trace = build_question_trace(named, self.folder)
                 steps = [{**one, **texts} for one, texts in zip(row["steps"], row["texts"], strict=True)]
                 yield ExportedQuestion(trace, steps)
+                self.watch()
 
 
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def exported_configurations(run: Run, configuration: int | None) -> list[ExportedConfiguration]:
+def exported_configurations(
+    run: Run, configuration: int | None, watch: Watch = lambda: None
+) -> list[ExportedConfiguration]:
     """Return all configurations of a run, or one of them. Raises UserError if it has no such configuration."""
     summaries = read_summaries(run.folder, run.metadata)
     chosen = [each for each in summaries if configuration in (None, each.number)]
     if not chosen:
         raise UserError(f"{run.folder.path} has no configuration {configuration}: its highest is {len(summaries) - 1}")
     gold = _gold_digests(run.folder)
-    return [ExportedConfiguration(run.folder, run.metadata, each, gold[each.number]) for each in chosen]
+    return [ExportedConfiguration(run.folder, run.metadata, each, gold[each.number], watch) for each in chosen]
 
 
 def _gold_digests(folder: RunFolder) -> dict[int, str]:

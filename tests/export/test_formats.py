@@ -224,6 +224,13 @@ def test_the_command_writes_into_the_run_folder(name: str, run: Run, capsys: pyt
     assert all(Path(line).is_relative_to(run.folder.path / name) and Path(line).is_file() for line in written)
 
 
+@pytest.mark.parametrize("name", [name for name, each in FORMATS.items() if each.extra is None])
+def test_the_progress_counts_each_question(name: str, run: Run, output: Path) -> None:
+    watched: list[None] = []
+    export(exported_configurations(run, None, lambda: watched.append(None)), name, str(output))
+    assert len(watched) == 8
+
+
 def test_a_missing_client_is_one_sentence(exported: ExportedConfiguration, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.extras.find_spec", lambda name: None)
     for name in ("mlflow", "wandb"):
