@@ -17,11 +17,11 @@ from pipeline.report.labels import ABSENT, BlockLabels, Figure, Name, inline, pe
 
 _RIGHT = "right"
 _SCORE = "hits_at_1"
-_MEANINGS: Mapping[str, str] = {
-    _RIGHT: "the first answer is right",
-    **{stage: text.lost for stage, text in STAGE_TEXTS.items()},
+_TEXTS: Mapping[str, tuple[str, str]] = {
+    _RIGHT: (_RIGHT, "the first answer is right"),
+    **{stage: (text.heading, text.lost) for stage, text in STAGE_TEXTS.items()},
 }
-"""What the parts of a bar mean, in their order."""
+"""What the parts of a bar are called, and what they mean, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def loss_chart(block: Block, labels: BlockLabels) -> BarChart | None:
     if not any(each.details.scored for each in known.values()):
         return None
     found = [stage for stage in STAGES if any(stage in (each.details.lost or ()) for each in known.values())]
-    colours = {stage: number for number, stage in enumerate(_MEANINGS)}
+    colours = {stage: number for number, stage in enumerate(_TEXTS)}
 
     def bar(index: int) -> Bar:
         details = known[index].details
@@ -94,16 +94,20 @@ def loss_chart(block: Block, labels: BlockLabels) -> BarChart | None:
         }
         shares = {stage: 100 * count / max(1, details.scored) for stage, count in counts.items()}
         parts = [
-            Part(round(share, 2), colours[stage], f"{stage}: {share:.1f} % ({counts[stage]:,} of {details.scored:,})")
+            Part(
+                round(share, 2),
+                colours[stage],
+                f"{_TEXTS[stage][0]}: {share:.1f} % ({counts[stage]:,} of {details.scored:,})",
+            )
             for stage, share in shares.items()
             if share
         ]
         texts = [Figure(f"{share:.1f}" if share else "") for share in shares.values()]
         return _bar(labels, known, index, texts, parts=parts)
 
-    shown = (_RIGHT, *found)
-    legend = [LegendEntry(colours[stage], stage, _MEANINGS[stage]) for stage in shown]
-    return BarChart(None, legend, shown, [bar(i) for i in _best_first(known)], ("0", "100 %"))
+    legend = [LegendEntry(colours[stage], *_TEXTS[stage]) for stage in (_RIGHT, *found)]
+    headings = [entry.text for entry in legend]
+    return BarChart(None, legend, headings, [bar(i) for i in _best_first(known)], ("0", "100 %"))
 
 
 def role_charts(block: Block, labels: BlockLabels) -> list[BarChart]:

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import orjson
 
+from pipeline.analysis.losses import STAGE_TEXTS, STAGES
 from pipeline.analysis.question_trace import QuestionTrace, StepTrace
 from pipeline.analysis.question_tree import fact_tree, gold_forms, trail_texts, walk_tree
 from pipeline.normalisation import normalise
@@ -19,6 +20,7 @@ from pipeline.viewer.index_queries import COSTS, Filters, Listing, Side, questio
 MOST_FACTS = 60
 """Facts in the drawing of the facts."""
 KINDS = {"llm": "model call", "kg": "graph lookup", "decision": "decision"}
+_STAGE_NAMES: Mapping[str, str] = {stage: text.heading for stage, text in STAGE_TEXTS.items()}
 _COUNTERS = {
     "llm_calls": "model calls",
     "prompt_tokens": "prompt tokens",
@@ -59,6 +61,16 @@ def sides(indexes: Sequence[RunIndex], chosen: str) -> Sequence[Choice]:
     ]
 
 
+def stage_name(stage: str) -> str:
+    """Name a stage for a question that was lost at it, such as `relation not offered`."""
+    return _STAGE_NAMES[stage]
+
+
+def stage_choices(chosen: str) -> Sequence[Choice]:
+    """Return the stages of loss as choices of a form."""
+    return [Choice(stage, stage_name(stage), stage == chosen) for stage in STAGES]
+
+
 def choices(values: Sequence[object], chosen: object) -> Sequence[Choice]:
     """Return some values as choices of a form."""
     return [Choice(str(value), str(value), value == chosen) for value in values]
@@ -77,7 +89,7 @@ class Share:
     """`right`, `failed`, `unscored` or `stage-N`."""
 
 
-def outcome_shares(listing: Listing, filters: Filters, stages: Sequence[str]) -> Sequence[Share]:
+def outcome_shares(listing: Listing, filters: Filters) -> Sequence[Share]:
     """Return the shares of right, lost (by stage) and unscored questions, each with the list of its questions."""
     counts = {
         "right": listing.outcomes.get("right", 0),
@@ -86,6 +98,7 @@ def outcome_shares(listing: Listing, filters: Filters, stages: Sequence[str]) ->
     }
     known = sum(counts.values())
     counts["other"] = listing.count - known  # failed questions without gold answers
+    stages: Mapping[str, int] = {stage: number for number, stage in enumerate(STAGES)}
     parts = []
     x = 0.0
     for name, count in counts.items():
@@ -93,8 +106,9 @@ def outcome_shares(listing: Listing, filters: Filters, stages: Sequence[str]) ->
             width = 100 * count / listing.count
             changes = {"right": {"outcome": "right"}, "no gold answers": {"outcome": "unscored"}}
             url = filters.url(**changes.get(name, {"stage": name} if name in stages else {"outcome": "failed"}))
-            kind = f"stage-{stages.index(name)}" if name in stages else name.partition(" ")[0]
-            parts.append(Share(name, count, x, width, url, kind))
+            kind = f"stage-{stages[name]}" if name in stages else name.partition(" ")[0]
+            text = stage_name(name) if name in stages else name
+            parts.append(Share(text, count, x, width, url, kind))
             x += width
     return parts
 

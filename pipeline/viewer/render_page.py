@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pipeline.text import counted, printable
+from pipeline.viewer.page_content import stage_name
 
 HERE = Path(__file__).parent / "pages"
 MOST_CHARACTERS = 20_000
@@ -32,7 +33,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    environment.filters |= {"counted": counted, "inline": inline, "cut": cut, "thousands": thousands}
+    environment.filters |= {
+        "counted": counted,
+        "inline": inline,
+        "cut": cut,
+        "thousands": thousands,
+        "stage_name": stage_name,
+    }
     return environment
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from aiohttp import web
 
-from pipeline.analysis.losses import STAGES
 from pipeline.analysis.question_trace import QuestionTrace
 from pipeline.errors import StorageError, UserError
 from pipeline.traces.folder import RunFolder
@@ -130,11 +129,11 @@ class Viewer:
             listing=listing,
             urls=[question_url(row["run"], row["configuration"], row["question_id"]) for row in listing.rows],
             columns=page_content.columns(filters),
-            shares=page_content.outcome_shares(listing, filters, STAGES),
+            shares=page_content.outcome_shares(listing, filters),
             runs=page_content.choices([each.name for each in self._indexes], filters.run),
             configurations=_configurations(chosen, most, filters.configuration),
             outcomes=page_content.choices(OUTCOMES, filters.outcome),
-            stages=page_content.choices(STAGES, filters.stage),
+            stages=page_content.stage_choices(filters.stage),
             types=page_content.choices(types, filters.type),
             hops=page_content.choices(hops, filters.hops),
             costs=[page_content.Choice(name, text, name == filters.cost) for name, text in COSTS.items()],

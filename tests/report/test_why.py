@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import polars as pl
 import pytest
 
-from pipeline.analysis.losses import clusters, loss_shares
+from pipeline.analysis.losses import STAGE_TEXTS, clusters, loss_shares
 from pipeline.analysis.runs import open_run
 from pipeline.errors import UserError
 from pipeline.papers.published import published_figures
@@ -49,6 +49,7 @@ def test_the_bars_are_the_shares_of_losses(run: Path, view: BlockView) -> None:
     assert drawn == sorted(round(100 * share, 1) for share in right.collect()["hits_at_1"])
     for bar in view.losses.bars:
         lost = [part for part in bar.parts if not part.text.startswith("right")]
+        assert all(part.text.partition(": ")[0] in {text.heading for text in STAGE_TEXTS.values()} for part in lost)
         assert sum(part.size for part in lost) == pytest.approx(100 - float(bar.figures[0].text or 0), abs=0.1)
     assert shares["lost"].sum() == sum(int(part.text.split("(")[1].split()[0]) for bar in view.losses.bars
                                        for part in bar.parts if not part.text.startswith("right"))  # fmt: skip

@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from pipeline.analysis.losses import STAGE_TEXTS
 from pipeline.traces.folder import RunFolder
 from pipeline.viewer import index as module
 from pipeline.viewer.index import RunIndex
@@ -90,6 +91,15 @@ async def test_each_page_is_harmless_and_has_the_headers(pages: TestClient, inde
         assert "unsafe" not in policy
         assert reply.headers["X-Content-Type-Options"] == "nosniff"
         assert_harmless(await reply.text())
+
+
+async def test_a_stage_of_loss_says_what_did_not_happen(pages: TestClient) -> None:
+    page = await (await pages.get("/?outcome=wrong")).text()
+    for stage, text in STAGE_TEXTS.items():
+        assert f'<option value="{stage}">{text.heading}</option>' in page
+    named = re.findall("lost at: ([a-z ]+) <b>", page) + re.findall('<span class="stage">([a-z ]+)', page)
+    assert set(named) <= {text.heading for text in STAGE_TEXTS.values()}
+    assert len(named) > 2
 
 
 @pytest.mark.parametrize(
