@@ -169,7 +169,7 @@ def _columns(
     places = [compared.index(row) for row in rows]
     methods = _methods(compared)
     keys = key_columns(_values(compared), most=_MOST_KEY_COLUMNS)
-    questions = [f"{each.questions:,}" for each in shown]
+    questions = [_scored(base, score), *(each.questions for each in shown)]
     bases = {each.base for each in shown}
     scores = [bases.pop() if len(bases) == 1 else _mean(base, score), *(each.other for each in shown)]
     costs = [each.cost for each in shown]
@@ -177,7 +177,7 @@ def _columns(
         "#" if len({row.folder for row in compared}) == 1 else "run:#": [row.name for row in rows],
         **({"method": [methods[place] for place in places]} if len(set(methods)) > 1 else {}),
         **{heading: [cells[place] for place in places] for heading, cells in keys.items()},
-        **({"questions": [_ABSENT, *questions]} if len(set(questions)) > 1 else {}),
+        **({"questions": [f"{each:,}" for each in questions]} if len(set(questions[1:])) > 1 else {}),
         **({"failed": [f"{row.failed:,}" for row in rows]} if any(each.failed for each in compared) else {}),
         STANDARD_SCORES.get(score, score): list(map(percent, scores)),
     }
@@ -221,6 +221,11 @@ def _word(value: object) -> str:
 def _mean(configuration: RunConfiguration, score: str) -> float:
     mean: float = configuration.rows.select(pl.col(score).mean()).item()
     return mean
+
+
+def _scored(configuration: RunConfiguration, score: str) -> int:
+    """Return the number of questions of which a mean is one."""
+    return configuration.rows[score].count()
 
 
 def _difference(each: Comparison, *, intervals: bool) -> Text:

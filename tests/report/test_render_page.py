@@ -129,6 +129,11 @@ def test_names_are_shown_unchanged() -> None:
         assert f"{what} {text}" in texts
 
 
+def test_the_fingerprint_of_a_graph_is_explained() -> None:
+    titles = Parsed(html("text")).attributes["title"]
+    assert any("Two runs with the same fingerprint read the same graph" in title for title in titles)
+
+
 def test_long_names_are_truncated_and_writing_directions_are_isolated() -> None:
     assert len(html(HOSTILE["long"])) < 150 * len(HOSTILE["long"]), "only where it has to be whole"
     texts = Parsed(html(HOSTILE["right to left"])).texts
