@@ -21,7 +21,7 @@ class OpenShards:
 
     def __init__(self, engine: Mapping[str, Any]) -> None:
         """Take the section `engine` of the configuration."""
-        self._enough = int(engine["concurrency"]) + int(engine["shard_size"])
+        self._enough = _enough(engine)
         self._most = most_open_shards(engine)
         self._shards = 0
         self._questions = 0
@@ -61,3 +61,13 @@ class OpenShards:
 def most_open_shards(engine: Mapping[str, Any]) -> int:
     """Return how many shards a worker runs at most."""
     return MOST_OPEN * math.ceil(int(engine["concurrency"]) / int(engine["shard_size"]))
+
+
+def shards_that_fit(engine: Mapping[str, Any]) -> int:
+    """Return how many shards a worker has room for even if none of their questions is answered."""
+    return math.ceil(_enough(engine) / int(engine["shard_size"]))
+
+
+def _enough(engine: Mapping[str, Any]) -> int:
+    """Return the number of questions that fill the slots and one more shard."""
+    return int(engine["concurrency"]) + int(engine["shard_size"])

@@ -19,7 +19,7 @@ from pipeline.engine.cluster import joined
 from pipeline.engine.components import Backends
 from pipeline.engine.logs import json_lines
 from pipeline.engine.metrics import emit_through_ray
-from pipeline.engine.open_shards import most_open_shards
+from pipeline.engine.open_shards import most_open_shards, shards_that_fit
 from pipeline.engine.progress import RunProgress
 from pipeline.engine.scheduler import Lease, Scheduler
 from pipeline.engine.shard import FinishedRows, Rounds, Shard
@@ -65,7 +65,7 @@ async def run_ray(
             await _wait_for_workers(fills, progress)
             if actor is None:
                 await _say_missing_nodes(slots, progress)
-            work = group.create_task(_run_shards(slots, fills, scheduler, progress))
+            work = group.create_task(_run_shards(slots, fills, scheduler, progress, fitting=shards_that_fit(engine)))
             await scheduler.all_done.wait()
             await asyncio.wait([asyncio.create_task(scheduler.all_settled())], timeout=_SHUTDOWN_WAIT_S)
             for task in (*fills, work):
@@ -135,23 +135,35 @@ def _start(kind: type, configs: Sequence[Mapping[str, Any]], folder: StoragePath
 
 
 async def _run_shards(
-    slots: Sequence[WorkerSlot], fills: Sequence[asyncio.Task[None]], scheduler: Scheduler, progress: RunProgress
+    slots: Sequence[WorkerSlot],
+    fills: Sequence[asyncio.Task[None]],
+    scheduler: Scheduler,
+    progress: RunProgress,
+    *,
+    fitting: int,
 ) -> None:
-    """Run shards on all workers until none is left."""
+    """Run shards on all workers until none is left. A worker with `fitting` shards is asked whether it has room."""
     async with asyncio.TaskGroup() as group:
 
         async def lease(slot: WorkerSlot, filled: asyncio.Task[None]) -> None:
             """Lease shards as long as the worker of the slot has room for them."""
             await filled
-            while (leased := await _next(slot, scheduler)) is not None:
-                group.create_task(_run(slot, leased, scheduler, progress))
+            running: set[asyncio.Task[None]] = set()
+            while True:
+                if len(running) >= fitting:
+                    await _wait_for_room(slot)
+                if (leased := await scheduler.take(slot)) is None:
+                    return
+                task = group.create_task(_run(slot, leased, scheduler, progress))
+                running.add(task)
+                task.add_done_callback(running.discard)
 
         for slot, filled in zip(slots, fills, strict=True):
             group.create_task(lease(slot, filled))
 
 
-async def _next(slot: WorkerSlot, scheduler: Scheduler) -> Lease | None:
-    """Lease a shard when the worker has room for it, and restart a worker that dies before; None at the end."""
+async def _wait_for_room(slot: WorkerSlot) -> None:
+    """Return when the worker of a slot should run another shard. Restarts a worker that dies meanwhile."""
     while True:
         actor = slot.actor
         try:
@@ -159,7 +171,7 @@ async def _next(slot: WorkerSlot, scheduler: Scheduler) -> Lease | None:
         except RayActorError as error:
             await slot.fill(dead=actor, error=error)
         else:
-            return await scheduler.take(slot)
+            return
 
 
 async def _run(slot: WorkerSlot, lease: Lease, scheduler: Scheduler, progress: RunProgress) -> None:

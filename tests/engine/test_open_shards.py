@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
-from pipeline.engine.open_shards import OpenShards, most_open_shards
+from pipeline.engine.open_shards import OpenShards, most_open_shards, shards_that_fit
 from pipeline.engine.run import Configuration, execute
 from pipeline.traces.folder import RunFolder
 from tests.engine.methods import FirstOfShardWaits
@@ -36,6 +36,15 @@ async def test_there_is_room_until_the_questions_fill_the_slots_and_one_more_sha
         for _ in range(3):
             answer()
         assert await has_room(shards)
+
+
+async def test_shards_that_fit_have_room_before_any_question_is_answered() -> None:
+    shards = OpenShards(ENGINE)
+    assert shards_that_fit(ENGINE) == 3
+    with shards.shard(4), shards.shard(4):
+        assert await has_room(shards)
+        with shards.shard(4):
+            assert not await has_room(shards)
 
 
 async def test_a_shard_that_ends_early_counts_no_more() -> None:
