@@ -30,7 +30,6 @@ from pipeline.text import counted
 
 _SAMPLED = "pipeline.datasets.subsample.Subsample"
 _OWN_SECTION = "estimate."
-_NO_COUNTS = "not known: the servers report no token counts"
 _TAG = "estimate"
 """By which `kgqa ls` tells the run of a sample from other runs."""
 
@@ -139,21 +138,23 @@ def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
     price = gpu_hours.times(plan.usd_per_gpu_hour) if gpu_hours and plan.usd_per_gpu_hour else None
     questions_in_flight = f"{counted(in_flight, 'question')} in flight"
     token_count = "4 characters a token" if simulated else "measured"
-    usd: Projection | None = total["token_usd"]
+    counts: Mapping[str, Projection] = total
     if _is_without_counts(spent):
-        token_count, usd = _NO_COUNTS, None
+        token_count, counts = "not known: the servers report no token counts", {}
     known = ("assumed rate" if plan.tokens_per_s_per_gpu else "measured rate") if rate else "not known: no rate"
     lines = [
         Line("calls, each configuration alone", total["logical_calls"], "measured"),
         Line("calls that are made", total["physical_calls"], "measured"),
-        *(
-            Line(kind.replace("_", " "), None if token_count == _NO_COUNTS else total[kind], token_count)
-            for kind in ("prompt_tokens", "completion_tokens")
-        ),
+        Line("prompt tokens", counts.get("prompt_tokens"), token_count),
+        Line("completion tokens", counts.get("completion_tokens"), token_count),
         Line("graph queries", total["kg_queries"], "measured"),
         *([] if on_cpu else [Line("GPU hours", gpu_hours, known, "{:,.2f}")]),
         *([Line("US dollars", price, "assumed price", "{:,.2f}")] if plan.usd_per_gpu_hour and not on_cpu else []),
-        *([Line("US dollars for tokens", usd, token_count, "{:,.2f}")] if plan.token_prices else []),
+        *(
+            [Line("US dollars for tokens", counts.get("token_usd"), token_count, "{:,.2f}")]
+            if plan.token_prices
+            else []
+        ),
         Line("hours", waiting.maximum(serving).times(1 / 3600) if serving else None, known, "{:,.2f}"),
     ]
     server = "on this CPU" if on_cpu else "per GPU"

@@ -20,7 +20,6 @@ from pipeline.evaluation.statistics import Estimate, Values, estimate_mean
 from pipeline.llm.interface import replies_from_gold
 from pipeline.suggestions import did_you_mean
 
-"""Fields of `meta` with more values than this are not used to group questions."""
 _GROUP_SCORES = ("hits_at_1", "f1")
 _COUNTERS = (
     "llm_calls",

@@ -8,6 +8,7 @@ import orjson
 import polars as pl
 
 _MOST_GROUPS = 50
+"""Fields of `meta` with more values than this are not used to group questions."""
 
 
 def meta_groups(rows: pl.DataFrame) -> dict[str, pl.Series]:

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 _OVERLOADED = (408, 429)
 """Statuses with which a healthy server asks for the request later."""
-_NO_CREDIT = re.compile(rb"insufficient_quota")
+_NO_CREDIT = b"insufficient_quota"
 """In a reply with status 429: the account has no credit, and no later request will succeed."""
 _REFUSED = (400, 413, 422)
 """Statuses with which a healthy server refuses a request, and not every request."""
@@ -64,7 +64,7 @@ class Reply:
     @property
     def transient(self) -> bool:
         """Whether the same request may succeed later or on another server."""
-        return self.status >= 500 or (self.status in _OVERLOADED and not _NO_CREDIT.search(self.body))
+        return self.status >= 500 or (self.status in _OVERLOADED and _NO_CREDIT not in self.body)
 
 
 class OpenAIClient(ReplicatedClient[Request[Any], Any]):
@@ -156,19 +156,15 @@ class OpenAIClient(ReplicatedClient[Request[Any], Any]):
         raise AttemptFailed(f"{server.url} sent an {problem}")
 
     def _failure(self, reply: Reply, server: Server) -> AttemptFailed:
-        if reply.status in _OVERLOADED:
-            self.count_success(server)
-            if reply.transient:
-                self._warn_of_overload(reply, server)
+        answered = f"it answered {reply.status}: {self._message(reply)}"
+        if reply.status not in _OVERLOADED:
+            self.count_failure(server, answered)
         else:
-            self.count_failure(server, f"it answered {reply.status}: {self._message(reply)}")
+            self.count_success(server)
+            if reply.transient and server not in self._overloaded:
+                self._overloaded.add(server)
+                log.warning("model server %s asks for its requests later: %s", server.url, answered)
         return AttemptFailed(self.explain(reply), refused=not reply.transient)
-
-    def _warn_of_overload(self, reply: Reply, server: Server) -> None:
-        if server not in self._overloaded:
-            self._overloaded.add(server)
-            asked = f"it answered {reply.status}: {self._message(reply)}"
-            log.warning("model server %s asks for its requests later: %s", server.url, asked)
 
     def _leave_out(self, parameter: str, server: Server) -> None:
         if parameter not in self._refused[server]:  # as other calls in flight may have found out
