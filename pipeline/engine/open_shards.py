@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-MOST_OPEN = 8
+_MOST_OPEN = 8
 """Shards that may be open for each one that fills the slots: a shard keeps its finished rows in memory."""
 
 
@@ -22,7 +22,7 @@ class OpenShards:
     def __init__(self, engine: Mapping[str, Any]) -> None:
         """Take the section `engine` of the configuration."""
         self._enough = _enough(engine)
-        self._most = most_open_shards(engine)
+        self._most = most_open_shards(int(engine["concurrency"]), int(engine["shard_size"]))
         self._shards = 0
         self._questions = 0
         self._room = asyncio.Event()
@@ -58,9 +58,9 @@ class OpenShards:
             self._room.clear()
 
 
-def most_open_shards(engine: Mapping[str, Any]) -> int:
-    """Return how many shards a worker runs at most."""
-    return MOST_OPEN * math.ceil(int(engine["concurrency"]) / int(engine["shard_size"]))
+def most_open_shards(concurrency: int, shard_size: int) -> int:
+    """Return how many shards are run at most by workers with so many slots."""
+    return _MOST_OPEN * math.ceil(concurrency / shard_size)
 
 
 def shards_that_fit(engine: Mapping[str, Any]) -> int:

@@ -129,7 +129,7 @@ def _start(kind: type, configs: Sequence[Mapping[str, Any]], folder: StoragePath
         num_cpus=engine["cpus_per_worker"],
         resources=engine["resources"],
         scheduling_strategy="SPREAD",
-        max_concurrency=most_open_shards(engine) + 1,
+        max_concurrency=most_open_shards(engine["concurrency"], engine["shard_size"]) + 1,
     )
     return actor.remote(configs, folder)
 

@@ -59,7 +59,7 @@ async def test_a_shard_that_ends_early_counts_no_more() -> None:
 
 async def test_shards_that_keep_rows_in_memory_are_limited() -> None:
     shards = OpenShards(ENGINE)
-    assert most_open_shards(ENGINE) == 16
+    assert most_open_shards(**ENGINE) == 16
     opened = [shards.shard(4) for _ in range(16)]
     for number, each in enumerate(opened):
         assert await has_room(shards), number

@@ -140,7 +140,7 @@ def test_questions_whose_calls_were_made_before_the_run_went_on_say_nothing_abou
     run_progress = progress_of_five(lambda: now)
     seen = []
     for second, finished in (
-        (1, FinishedRows(questions=3, replayed=2)),
+        (1, FinishedRows(questions=3, replayed=3)),
         (60, FinishedRows(questions=1)),
         (61, FinishedRows(loop_lag_s=0.1)),
     ):
@@ -148,8 +148,19 @@ def test_questions_whose_calls_were_made_before_the_run_went_on_say_nothing_abou
         run_progress.on_progress(finished)
         seen.append(run_progress._line())
     assert seen[0] == "questions 3/5 · …/s"
-    assert seen[1] == "questions 4/5 · 2.0/min · 30 s left"
-    assert seen[2].startswith("questions 4/5 · 2.0/min · 29 s left")
+    assert seen[1] == "questions 4/5 · 1.0/min · 60 s left"
+    assert seen[2].startswith("questions 4/5 · 1.0/min · 59 s left")
+
+
+def test_a_shard_that_was_nearly_finished_before_the_run_went_on_says_nothing_about_its_speed() -> None:
+    now = 0.0
+    run_progress = progress_of_five(lambda: now)
+    seen = []
+    for second, finished in ((1, FinishedRows(questions=3, replayed=2)), (60, FinishedRows(questions=1))):
+        now = float(second)
+        run_progress.on_progress(finished)
+        seen.append(run_progress._line())
+    assert seen == ["questions 3/5 · …/s", "questions 4/5 · 2.0/min · 30 s left"]
 
 
 def test_a_run_that_is_refused_shows_nothing() -> None:

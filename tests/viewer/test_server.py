@@ -144,7 +144,9 @@ async def test_nothing_can_be_changed(method: str, pages: TestClient) -> None:
 async def test_what_is_not_there_is_a_page_that_says_so(path: str, pages: TestClient) -> None:
     reply = await pages.get(path)
     assert reply.status == 404
-    assert "To the list of questions" in await reply.text()
+    text = await reply.text()
+    assert "Traceback" not in text
+    assert "To the list of questions" in text
 
 
 async def test_the_open_step_is_that_of_the_address_or_the_one_that_lost_the_answer(

@@ -8,7 +8,6 @@ pass a graph server. Load balancing is perfect, and nothing fails.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from itertools import count
 from random import Random
 from typing import TypeAlias
 
-from pipeline.engine.open_shards import MOST_OPEN
+from pipeline.engine.open_shards import most_open_shards
 from pipeline.simulation.cluster.workload import QuestionWorkload
 
 Process: TypeAlias = Iterator[float]
@@ -137,7 +136,7 @@ class _Run:
         The same rule as that of `pipeline.engine.open_shards`.
         """
         size, in_flight = self._cluster.shard_size, self._cluster.in_flight
-        enough, most = in_flight + size * self._cluster.workers, MOST_OPEN * math.ceil(in_flight / size)
+        enough, most = in_flight + size * self._cluster.workers, most_open_shards(in_flight, size)
         while self._shards and self._unanswered < enough and self._open < most:
             questions = self._shards.pop()
             self._unanswered += len(questions)
