@@ -114,14 +114,25 @@ class View:
         self.note()
 
     def texts(self, selector: str) -> list[str]:
-        """The texts of all such elements at one moment."""
-        script = "return [...document.querySelectorAll(arguments[0])].map((each) => each.innerText)"
-        return [str(text) for text in self.driver.execute_script(script, selector)]
+        """The texts of all such elements at one moment, as the page may replace an element once it is found."""
+        text = "each.innerText ?? each.textContent"  # a drawing has no innerText
+        script = f"return [...document.querySelectorAll(arguments[0])].map((each) => {text})"
+        return [str(each) for each in self.driver.execute_script(script, selector)]
+
+    def text(self, selector: str) -> str:
+        """The text of the first such element at one moment."""
+        return self.texts(selector)[0]
 
     def wait(self, text: str, selector: str = "main") -> None:
-        wait = WebDriverWait(self.driver, 30, ignored_exceptions=[Exception])
-        wait.until(lambda _: text in self.one(selector).text, f"no '{text}' in {selector}")
+        """Wait until the text stands in one of such elements."""
+        wait = WebDriverWait(self.driver, 30)
+        wait.until(lambda _: any(text in each for each in self.texts(selector)), f"no '{text}' in {selector}")
         self.note()
+
+    def wait_for_step(self, number: str) -> None:
+        """Wait until this step is open: the panel of another step may name it too, in a link."""
+        self.wait(f"Step {number}: ", ".opened-head h3")
+        self.wait_for_address(f"step={number}")
 
     def wait_for_address(self, end: str) -> None:
         """Wait until the address, which can be sent, says what is shown."""
@@ -132,7 +143,7 @@ class View:
         """Wait until all shards of both runs are in the tables."""
         wait = WebDriverWait(self.driver, 60)
         rows = f"{2 * len(METHODS) * QUESTIONS} questions"
-        wait.until(lambda _: (self.open("/"), rows in self.one("main").text)[1])
+        wait.until(lambda _: (self.open("/"), rows in self.text("main"))[1])
 
     def violations(self) -> list[Any]:
         """What the accessibility checker finds on the page that is serious or critical."""
@@ -149,31 +160,30 @@ def test_the_walk_of_every_method_and_its_calls(view: View, wrong: Mapping[int, 
     view.wait_until_read()
     for configuration, method in enumerate(METHODS):
         view.open(wrong[configuration])
-        assert words[method] in view.one("svg.tree").text
+        assert words[method] in view.text("svg.tree")
         assert view.all(".timeline .bar")
         lost = view.all(".tree .lost")
         assert lost, f"the step at which {method} lost the answer is marked"
-        assert "The answer was lost here." in view.one(".opened").text
+        assert "The answer was lost here." in view.text(".opened")
         chip = view.all(".tree .chip.llm")[0]
         number = re.search(r"step=(\d+)", str(chip.get_dom_attribute("href")))
         assert number
         view.click(chip)
-        view.wait(f"Step {number[1]}: ", ".opened")
-        assert "Completion" in view.one(".opened").text
-        assert "Prompt: " in view.one(".opened").text
-        view.wait_for_address(f"step={number[1]}")
+        view.wait_for_step(number[1])
+        assert "Completion" in view.text(".opened")
+        assert "Prompt: " in view.text(".opened")
 
 
 def test_three_clicks_lead_from_the_list_to_the_cause(view: View) -> None:
     view.wait_until_read()
     view.open("/?run=run&configuration=1")
-    before = view.one(".count").text
+    before = view.text(".count")
     link = next(each for each in view.all(".legend a") if each.text.startswith("lost at:"))
     view.follow(link)
-    assert view.one(".count").text != before
+    assert view.text(".count") != before
     view.follow(view.one(".questions tbody th a"))
     view.wait("Lost:", "main")
-    assert "The answer was lost here." in view.one(".opened").text
+    assert "The answer was lost here." in view.text(".opened")
 
 
 def test_filters_and_sorting(view: View) -> None:
@@ -197,14 +207,13 @@ def test_two_configurations_are_compared_side_by_side(view: View) -> None:
     view.wait_until_read()
     view.open("/compare?a=run%2F0&b=run%2F1&show=lost")
     row = view.one(".questions tbody tr")
-    assert [each.text for each in row.find_elements(By.CSS_SELECTOR, ".outcome")] == ["right", "wrong"]
+    assert view.texts(".questions tbody tr:first-child .outcome") == ["right", "wrong"]
     view.follow(row.find_element(By.TAG_NAME, "a"))
     view.wait("1: arg")
-    left, right = view.all(".panel")
-    assert "0: srp" in left.text
-    assert "Lost:" in right.text
-    steps = right.find_elements(By.CSS_SELECTOR, ".tree .chip")
-    view.click(steps[0])
+    left, right = view.texts(".panel")
+    assert "0: srp" in left
+    assert "Lost:" in right
+    view.click(view.all(".panel")[1].find_element(By.CSS_SELECTOR, ".tree .chip"))
     view.wait("Step 0: ", "#other_step")
     view.wait_for_address("other_step=0")
     view.driver.back()
@@ -214,7 +223,7 @@ def test_two_configurations_are_compared_side_by_side(view: View) -> None:
 def test_hostile_texts_are_shown_and_do_nothing(view: View) -> None:
     view.wait_until_read()
     view.open(f"/?run=hostile&configuration={len(METHODS) - 1}")
-    assert "<script>document.title='owned'</script>" in view.one(".questions tbody").text
+    assert "<script>document.title='owned'</script>" in view.text(".questions tbody")
     view.follow(view.one(".questions tbody th a"))
     view.wait("<img src=x onerror=", "h1")
     view.wait("Show all", ".opened")
@@ -230,14 +239,32 @@ def test_the_keyboard_reaches_a_step_and_goes_on_from_it(view: View, wrong: Mapp
     view.wait_until_read()
     view.open(f"{wrong[4]}?step=2")
     view.one(".tree a[href$='step=0']").send_keys(Keys.ENTER)
-    view.wait_for_address("step=0")
+    view.wait_for_step("0")
     view.one(".tree a[aria-current]").send_keys(Keys.ARROW_RIGHT)
-    view.wait_for_address("step=1")
+    view.wait_for_step("1")
     focused = "return document.activeElement.matches('.tree [aria-current], .opened nav a')"
     WebDriverWait(view.driver, 30).until(lambda driver: driver.execute_script(focused))
     view.driver.switch_to.active_element.send_keys(Keys.ARROW_LEFT)
-    view.wait_for_address("step=0")
-    view.wait("Step 0: ", ".opened")
+    view.wait_for_step("0")
+
+
+def test_the_step_that_was_asked_for_last_stays_open(view: View, wrong: Mapping[int, str]) -> None:
+    view.wait_until_read()
+    view.open(wrong[4])
+    late = """const [usual, done] = [window.fetch, () => { window.late = true; }];
+    window.fetch = async (url) => {
+      const reply = await usual(url);
+      if (url.endsWith("step=0")) { await new Promise((go) => setTimeout(go, 1000)); setTimeout(done, 100); }
+      return reply;
+    };
+    for (const step of [0, 1]) {
+      const link = document.querySelector(`.tree a[href$='step=${step}']`);
+      link.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true }));
+    }"""
+    view.driver.execute_script(late)
+    view.wait_for_step("1")
+    WebDriverWait(view.driver, 30).until(lambda driver: driver.execute_script("return window.late === true"))
+    assert view.text(".opened-head h3").startswith("Step 1: ")
 
 
 @pytest.mark.parametrize(("width", "scheme"), SCREENS)

@@ -7,8 +7,12 @@ const load = async (url) => {
 };
 
 // The parts of a question's page that depend on the open step are taken from the page of another step.
+// Only the step that was asked for last is shown: pages may arrive in another order.
+let asked = "";
 const showStep = async (url, remember) => {
+  asked = url;
   const page = await load(url);
+  if (asked !== url) return;
   const fresh = page.querySelector(".panels");
   if (!fresh) { location.href = url; return; }
   const held = document.activeElement && document.activeElement.getAttribute("href");
