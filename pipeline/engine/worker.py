@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AsyncExitStack
@@ -24,6 +23,7 @@ from pipeline.engine.missing_nodes import count_missing_nodes
 from pipeline.engine.open_shards import OpenShards
 from pipeline.engine.question import ConfigurationRuntime, duplicate_row, run_question
 from pipeline.engine.shard import LONG_CALL_S, FinishedRows, LongCalls, Shard
+from pipeline.engine.short_pauses import short_pauses
 from pipeline.errors import KgqaError, StorageError
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.prompt import Completion, Template
@@ -41,8 +41,6 @@ _log = logging.getLogger(__name__)
 
 _LAG_PERIOD_S = 0.05
 _EMIT_PERIOD_S = 1.0
-_YOUNG_OBJECTS = 50_000
-"""New objects after which the garbage collector runs. A question makes hundreds, and leaves hardly any cycle."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +87,8 @@ class Worker:
         """The caches of the questions in flight, by shard and question id."""
         self._slots = asyncio.Semaphore(configs[0]["engine"]["concurrency"])
         self._open = OpenShards(configs[0]["engine"])
+        self._writing = asyncio.Semaphore(1)
+        """One shard is written at a time, as a thread that converts rows takes turns with the loop."""
         self._lag_s = 0.0
         self._storage_error: str | None = None
         """Set when the run folder could not store a call: the run is about to end."""
@@ -108,9 +108,7 @@ class Worker:
         self._components = components
         for background in (self._measure_lag(), self._emit_periodically()):
             self._stack.callback(asyncio.create_task(background).cancel)
-        gc.freeze()  # what is open stays open: walking it in every full collection would block the loop for 0.1 s
-        self._stack.callback(gc.set_threshold, *gc.get_threshold())
-        gc.set_threshold(_YOUNG_OBJECTS)
+        self._stack.enter_context(short_pauses())
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -180,7 +178,8 @@ class Worker:
                 tasks = [group.create_task(self._run_question(example, run)) for example in shard.examples]
             rows = [row for task in tasks for row in task.result()]
             await asyncio.gather(*self._templates.values())  # a template is stored before a row names it
-            await asyncio.to_thread(write_shard, self._folder.shard(shard.index), rows, origin)
+            async with self._writing:
+                await asyncio.to_thread(write_shard, self._folder.shard(shard.index), rows, origin)
             await journal.discard()
         _log.info("shard committed", extra={"rows": len(rows)})
         self._emit()
