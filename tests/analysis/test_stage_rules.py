@@ -14,6 +14,7 @@ from pipeline.analysis.losses import LOSS_COLUMNS, REASON_TEXTS, STAGE_TEXTS, ST
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.traces.schema import OVER_LIMIT
+from tests.support import sampled
 
 
 def row(trail: list[dict[str, Any]], roles: str, /, **fields: Any) -> dict[str, Any]:
@@ -350,7 +351,9 @@ def test_a_budget_that_ended_an_agent_before_its_question_was_looked_up_lost_the
     assert find_loss(agent) == Loss("relation offered", "cap", 3, 2, "topic → king ✗ seat")
 
 
-@pytest.mark.parametrize(("method", "calls", "least"), [("tog", 1, 2), ("pog", 2, 2), ("parog", 3, 8), ("arg", 6, 2)])
+@pytest.mark.parametrize(
+    ("method", "calls", "least"), sampled([("tog", 1, 2), ("pog", 2, 2), ("parog", 3, 8), ("arg", 6, 2)], every=2)
+)
 def test_a_budget_that_ended_a_selection_lost_the_nodes_in_it(
     method: str, calls: int, least: int, tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def test_the_benchmark_of_a_gpu_says_that_there_is_none(
     assert "gpu" in BENCHMARKS
 
 
+@pytest.mark.exhaustive
 def test_the_tests_of_a_gpu_say_that_there_is_none() -> None:
     environment = {"CUDA_VISIBLE_DEVICES": "", "PATH": "/usr/bin:/bin"}
     command = [sys.executable, "-m", "pytest", "-q", "tests/gpu"]

@@ -21,6 +21,7 @@ from pipeline.evaluation.statistics import benjamini_hochberg, holm
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
 from tests.cli.conftest import FixedReply, Kgqa, serving
+from tests.support import sampled
 
 WORLD = ("dataset.triples=2000", "evaluation.bootstrap_resamples=1000", "engine.shard_size=10")
 
@@ -128,7 +129,7 @@ def two_methods(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-@pytest.mark.parametrize("columns", [60, 80, 100])
+@pytest.mark.parametrize("columns", sampled([60, 80, 100], every=3))
 def test_the_difference_stays_longer_than_the_keys_of_one_method(
     columns: int, two_methods: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +153,7 @@ def test_each_row_can_be_identified_on_the_narrowest_terminal(
     assert sorted(re.findall(r"^ ([01]) ", table, re.MULTILINE)) == ["0", "1"]
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_too_wide_without_a_terminal(
     two_methods: Path, sweep: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch
 ) -> None:

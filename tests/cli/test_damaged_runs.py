@@ -150,7 +150,7 @@ def break_file(file: str, damage: str, folder: Path) -> str:
         pytest.param(len(COMMANDS), marks=LARGE),
     ],
 )
-@pytest.mark.parametrize("damage", sampled(DAMAGE, every=3))
+@pytest.mark.parametrize("damage", sampled(DAMAGE, every=6))
 @pytest.mark.parametrize("file", FILES)
 def test_a_damaged_file_is_one_sentence(file: str, damage: str, more: int, folder: Path, kgqa: Kgqa) -> None:
     """In the command that reads the file soonest, and in `more` others: over all damages, each command has its turn."""
@@ -172,7 +172,7 @@ def test_the_way_out_of_a_damaged_summary_is_one(folder: Path, kgqa: Kgqa) -> No
     assert json.loads((folder / "summary.json").read_text())["points"] == before["points"]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", sampled(COMMANDS, every=4))
 @pytest.mark.parametrize(
     ("source", "sentence"),
     [("other/traces/shard-00000.parquet", "belongs to another run"), (f"{FOLDER}/traces/shard-00001.parquet", "copy")],

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.cli.main import guard
 from tests.cli.support import Kgqa
-from tests.support import KGQA
+from tests.support import KGQA, sampled
 
 
 def kgqa_with(environment: dict[str, str], *words: str | Path, stdout: Any = subprocess.PIPE) -> Any:
@@ -24,7 +24,7 @@ def kgqa_with(environment: dict[str, str], *words: str | Path, stdout: Any = sub
     )
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
+@pytest.mark.parametrize("encoding", sampled(["latin-1", "ascii"], every=2))
 def test_a_terminal_with_another_encoding_shows_question_marks(finished: Path, encoding: str) -> None:
     for words in (("evaluate", "--help"), ("score", finished)):
         done = kgqa_with({"PYTHONIOENCODING": encoding}, *words)
@@ -32,10 +32,10 @@ def test_a_terminal_with_another_encoding_shows_question_marks(finished: Path, e
         assert b"?" in done.stdout
 
 
-@pytest.mark.parametrize("words", [("evaluate", "--help"), ("ls", "{run}"), ("score", "{run}", "json=true")])
-def test_a_full_standard_output_is_one_sentence(finished: Path, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", sampled(["evaluate --help", "ls {run}", "score {run} json=true"], every=3))
+def test_a_full_standard_output_is_one_sentence(finished: Path, words: str) -> None:
     with Path("/dev/full").open("wb") as full:
-        done = kgqa_with({}, *(word.format(run=finished) for word in words), stdout=full)
+        done = kgqa_with({}, *words.format(run=finished).split(), stdout=full)
     assert (done.returncode, done.stderr) == (2, b"kgqa: No space left on device: standard output is on a full disk\n")
 
 
@@ -71,6 +71,7 @@ sys.exit(main([*sys.argv[1:], "run.dir=limited"]))
 """
 
 
+@pytest.mark.exhaustive
 def test_a_run_without_enough_memory_is_one_sentence_and_goes_on_with_more(kgqa: Kgqa, tmp_path: Path) -> None:
     (tmp_path / "conf/method").mkdir(parents=True)
     (tmp_path / "conf/method/hungry.yaml").write_text(

@@ -48,6 +48,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", each_method("srp"))
 def test_the_intervals_contain_what_the_run_costs(method: str, kgqa: Kgqa, here: Path) -> None:
     found = lines_of((f"method={method}", *WORLD))
@@ -74,6 +75,7 @@ def test_the_intervals_contain_what_the_run_costs(method: str, kgqa: Kgqa, here:
         assert projection.low < projection.value < projection.high or projection.low == value == projection.high
 
 
+@pytest.mark.exhaustive
 def test_a_sweep_counts_shared_calls_once(kgqa: Kgqa, here: Path) -> None:
     words = ("method=srp", "method.depth=1,2,3", "method.retries=0,1", *WORLD)
     found = lines_of(words)

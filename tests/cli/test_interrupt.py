@@ -86,6 +86,7 @@ class Endless:
 """
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_during_an_endless_loop_says_what_stops_it(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "endless.py").write_text(_ENDLESS)
     conf = tmp_path / "conf" / "method"

@@ -34,6 +34,7 @@ def models(tmp_path: Path) -> None:
         write_encoder(tmp_path / name, seed=seed)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("models")
 def test_one_run_serves_rows_with_different_retrievers(kgqa: Kgqa, tmp_path: Path) -> None:
     presets = f"experiment={','.join(MODELS)}"

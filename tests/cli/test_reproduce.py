@@ -17,6 +17,8 @@ from pipeline.papers import published
 from pipeline.papers.published import published_figures
 from tests.cli.conftest import Kgqa
 
+pytestmark = pytest.mark.exhaustive
+
 SMALL = (
     *("llm=oracle", "llm.error_rate=0.15", "evaluation.bootstrap_resamples=100"),
     "reproduce.stand_in=['dataset=synthetic','dataset.triples=2000','run.limit=8']",
@@ -32,7 +34,6 @@ def reproduced(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.exhaustive
 def test_every_published_number_is_next_to_the_reproduced_one(kgqa: Kgqa, tmp_path: Path) -> None:
     shown = kgqa("reproduce", "scale=smoke", *SMALL, "run.dir=run")
     assert shown.code == 0, shown.err
@@ -171,7 +172,6 @@ def test_our_numbers_are_the_scores_of_the_configurations(reproduced: Path) -> N
         assert {round(line["strict"]["mean"], 6) for line in of_preset} == {round(mean, 6)}
 
 
-@pytest.mark.exhaustive
 def test_several_seeds_give_the_interval(kgqa: Kgqa, tmp_path: Path) -> None:
     datasets = "reproduce.datasets.webqsp=['dataset=synthetic','dataset.triples=2000','run.limit=8']"
     shown = kgqa("reproduce", "scale=full", "reproduce.seeds=[0,1]", datasets, *SMALL, "run.dir=run")

@@ -143,6 +143,7 @@ def test_the_first_word_alone_lists_its_commands(command: str, names: list[str],
     assert all(name in shown.out for name in names)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("command", ["evaluate", "sweep"])
 def test_the_help_of_a_run_has_the_keys_of_the_groups_that_are_named(command: str, kgqa: Kgqa) -> None:
     short = kgqa(command, "--help").out

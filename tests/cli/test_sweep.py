@@ -225,6 +225,7 @@ def test_values_in_brackets_are_shown_as_they_are(kgqa: Kgqa) -> None:
     assert "[count]" in shown.out
 
 
+@pytest.mark.exhaustive
 def test_a_repeated_search_asks_for_the_same_configurations(kgqa: Kgqa) -> None:
     words = ("sweep", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=4", "hydra.sweeper.n_jobs=2", "method=srp")
     first, second = (kgqa(*words, "method.depth=range(1,4)", *ERRING) for _ in range(2))

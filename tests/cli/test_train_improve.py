@@ -39,6 +39,7 @@ def rows(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
 
 
+@pytest.mark.exhaustive
 def test_each_round_trains_the_model_of_the_last_on_all_corrections(
     llama: Path, tmp_path: Path, trained: list[Mapping[str, Any]]
 ) -> None:

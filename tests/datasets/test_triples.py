@@ -100,6 +100,7 @@ def test_numbers_in_parquet_are_refused(tmp_path: Path) -> None:
         list(read_triples(file))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
     count = 200_000

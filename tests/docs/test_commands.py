@@ -46,11 +46,8 @@ def script(page: Path) -> str:
     return f"{shell}python - <<'PYTHON_BLOCKS'\n{python}PYTHON_BLOCKS\n" if python else shell
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=[] if page.stem == "first-run" else pytest.mark.exhaustive) for page in PAGES],
-    ids=lambda page: page.stem,
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path, shared_data: Path) -> None:
     (tmp_path / "docs").symlink_to(ROOT / "docs")
     (tmp_path / "MetaQA").symlink_to(shared_data / "metaqa")

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.errors import UserError
 from tests.engine.user_project import CITIES, Project
+from tests.support import sampled
 
 
 @pytest.mark.parametrize("changed", [True, False])
@@ -152,7 +153,8 @@ def write_own_method(project: Project, monkeypatch: pytest.MonkeyPatch) -> tuple
 
 
 @pytest.mark.parametrize(
-    ("edited", "named"), [("asking.py", None), ("asking_simulator.py", "asking_simulator"), ("phrases.py", "phrases")]
+    ("edited", "named"),
+    sampled([("asking.py", None), ("asking_simulator.py", "asking_simulator"), ("phrases.py", "phrases")], every=3),
 )
 def test_calls_are_reused_after_the_method_was_edited_that_the_simulator_imports(
     project: Project, edited: str, named: str | None, monkeypatch: pytest.MonkeyPatch

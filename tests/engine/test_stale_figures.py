@@ -9,7 +9,6 @@ import pytest
 
 from pipeline.cli.main import main
 from tests.engine.user_project import CITIES, Project
-from tests.support import sampled
 
 
 def test_a_run_without_one_of_its_shards_is_not_complete(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,7 +49,8 @@ def test_labels_in_which_two_runs_differ_are_counted(project: Project, capsys: p
     assert "5 questions of b:0 have another type there: they stand in the groups of a:0" in said
 
 
-@pytest.mark.parametrize("change", sampled(["gold", "graph", "source"]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("change", ["gold", "graph", "source"])
 def test_noise_is_measured_anew_for_a_base_that_has_changed(
     project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], change: str
 ) -> None:

@@ -23,6 +23,7 @@ from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.simulation.oracle import QuestionOracle
 from pipeline.traces.origin import READ_BY_METHODS
 from tests.engine.user_project import CITIES, Project
+from tests.support import sampled
 
 PACKAGE = Path(__file__).parents[2] / "pipeline"
 
@@ -46,12 +47,15 @@ def test_a_refused_run_names_no_folder(project: Project) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        lambda project: project.write_questions(CITIES, "Name the capital of {}."),
-        lambda project: project.write_questions({**CITIES, "Zedland": "Zoo"}, "Name the capital of {}."),
-        lambda project: project.write_questions(dict(list(CITIES.items())[1:])),
-        lambda project: project.write_questions(dict(reversed(CITIES.items()))),
-    ],
+    sampled(
+        [
+            lambda project: project.write_questions(CITIES, "Name the capital of {}."),
+            lambda project: project.write_questions({**CITIES, "Zedland": "Zoo"}, "Name the capital of {}."),
+            lambda project: project.write_questions(dict(list(CITIES.items())[1:])),
+            lambda project: project.write_questions(dict(reversed(CITIES.items()))),
+        ],
+        every=4,
+    ),
     ids=["text", "text and more", "removed", "moved"],
 )
 @pytest.mark.parametrize("finished", [True, False])
@@ -257,7 +261,7 @@ def test_compare_names_each_run_with_replies_from_older_gold_answers(
 
 
 @pytest.mark.parametrize(
-    "words", ["ls {}", "losses {}", "show {} Aland", "report {}", "export {} format=otel", "score {}"]
+    "words", sampled(["ls {}", "losses {}", "show {} Aland", "report {}", "export {} format=otel", "score {}"], every=3)
 )
 def test_all_that_prints_scores_names_replies_from_older_gold_answers(
     project: Project, capsys: pytest.CaptureFixture[str], words: str
@@ -402,6 +406,7 @@ def said_by(capsys: pytest.CaptureFixture[str], *command: str) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("failing", ["topics[0] == 'Borland'", "True"])
 def test_the_way_on_after_an_edit_of_a_failing_method_is_said_and_works(
     project: Project, failing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -501,7 +506,7 @@ def test_a_changed_simulator_of_the_users_is_refused(project: Project, monkeypat
         (("method=cot", "llm=oracle"), "pipeline.simulation.oracle.Oracle"),
     ],
 )
-@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize("finished", sampled([True, False], every=2))
 def test_an_edited_method_or_simulator_of_the_project_is_refused(
     project: Project, words: tuple[str, ...], named: str, finished: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

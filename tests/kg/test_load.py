@@ -36,6 +36,7 @@ def facts_in(store: pyoxigraph.Store) -> set[Triple]:
     return {Triple(node(quad.subject), node(quad.predicate), node(quad.object)) for quad in store}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("target", ["ntriples", "oxigraph"])
 def test_the_whole_metaqa_graph_can_be_loaded(shared_data, tmp_path, target):
     output, ticked = tmp_path / "graph", []
@@ -48,6 +49,7 @@ def test_the_whole_metaqa_graph_can_be_loaded(shared_data, tmp_path, target):
     assert [path.name for path in tmp_path.iterdir()] == ["graph"]
 
 
+@pytest.mark.exhaustive
 def test_freebase_slice_round_trip(shared_data, tmp_path):
     folder = shared_data / "freebase-slice"
     dataset = default(Custom, triples=folder / "triples.tsv.gz", questions=folder / "webqsp.test.jsonl.gz")

@@ -357,7 +357,8 @@ def test_a_very_long_text_is_read_like_any_other(
             read(prompt, reply[:at] + piece * (LONG // len(piece)) + reply[at:])
 
 
-@pytest.mark.parametrize("error_rate", [pytest.param(0.0, marks=pytest.mark.exhaustive), 0.15])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("error_rate", [0.0, 0.15])
 def test_every_reply_of_an_oracle_can_be_used(error_rate: float) -> None:
     """An oracle may be wrong. Its replies are unreadable only where `malformed_rate` makes them so."""
     _, rows = asyncio.run(answer_all(default(Oracle, error_rate=error_rate), default(Budget), sample()))

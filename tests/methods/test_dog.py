@@ -462,6 +462,7 @@ def test_a_second_attempt_decided_by_gold_is_never_worse(tmp_path: Path) -> None
     assert set(rows.filter(point=1)["method"]) == {"dog (oracle)"}
 
 
+@pytest.mark.exhaustive
 def test_the_cost_of_runs_is_that_of_the_formula(tmp_path: Path) -> None:
     """2·t + 3·(t − 1) + z, less the calls that a dead end saves; lookups at most 6 a turn."""
     rows = evaluated(tmp_path / "run", ["experiment=dog_wide"], "llm=oracle", "run.limit=200", "dataset.triples=2000")

@@ -27,6 +27,7 @@ from pipeline.simulation.world import SyntheticWorld
 from pipeline.simulation.world.questions import QUESTION_TYPES, QuestionType
 from pipeline.types import Answer, Example, Gold, GoldAnswer, Question, Relation
 from tests.methods.support import DictionaryGraph, Fact, ScriptedTools, literal, question
+from tests.support import sampled
 
 PER_TYPE = 12
 
@@ -84,7 +85,7 @@ def of_type(world: SyntheticWorld, type: QuestionType) -> list[Example]:
     return [example for example in world.examples(lambda _: None) if example.question.meta["type"] == type]
 
 
-@pytest.mark.parametrize("type", QUESTION_TYPES)
+@pytest.mark.parametrize("type", sampled(QUESTION_TYPES, every=3))
 async def test_a_perfect_model_is_right_and_makes_the_calls_of_the_formula(
     type: QuestionType, world: SyntheticWorld, graph: EmbeddedGraph
 ) -> None:
@@ -121,7 +122,10 @@ async def test_set_operations_are_executed_on_facts_and_not_on_gold_answers(
 
 @pytest.mark.parametrize(
     "changed",
-    [{"refine": False}, {"split_refine": True}, {"per_entity": True}, {"width": 0}, {"planner": "prompted"}],
+    sampled(
+        [{"refine": False}, {"split_refine": True}, {"per_entity": True}, {"width": 0}, {"planner": "prompted"}],
+        every=2,
+    ),
 )
 async def test_a_perfect_model_is_right_with_every_option(
     changed: dict[str, Any], world: SyntheticWorld, graph: EmbeddedGraph
@@ -148,7 +152,9 @@ async def test_without_facts_the_oracle_does_not_know_the_answer(world: Syntheti
         assert not is_right(answer, known)
 
 
-@pytest.mark.parametrize("changed", [{}, {"refine": False}, {"split_refine": True}, {"planner": "none"}])
+@pytest.mark.parametrize(
+    "changed", sampled([{}, {"refine": False}, {"split_refine": True}, {"planner": "none"}], every=4)
+)
 async def test_an_erring_model_with_damaged_replies_always_ends_in_an_answer(
     changed: dict[str, Any], world: SyntheticWorld, graph: EmbeddedGraph
 ) -> None:

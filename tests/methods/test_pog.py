@@ -20,6 +20,7 @@ from pipeline.methods.pog.reflect import ChooseBack
 from pipeline.methods.pog.relations import SelectRelations
 from pipeline.types import Answer
 from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, literal, question, texts
+from tests.support import sampled
 
 NO = '{"sufficient": false, "answers": [], "reason": "something is missing"}'
 GO_ON, BACK = '{"add": false, "reason": "go on"}', '{"add": true, "reason": "look at the office"}'
@@ -428,10 +429,11 @@ async def test_what_is_evaluated(evaluate_on: Any, shown: int) -> None:
 # The oracle on the synthetic world: the cost of every question
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param([], id="per entity", marks=pytest.mark.exhaustive),
+        pytest.param([], id="per entity"),
         pytest.param(["experiment=pog_batched"], id="batched"),
     ],
 )
@@ -477,12 +479,15 @@ def test_the_calls_of_each_question_follow_from_its_decisions(words: list[str], 
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["llm=oracle", "llm.error_rate=0.3", "llm.malformed_rate=0.3"],
-        ["llm=similarity"],
-        ["llm=oracle", "experiment=pog_compat", "llm.error_rate=0.3"],
-        ["llm=oracle", "llm.error_rate=0.2", "budget.max_llm_calls=4"],
-    ],
+    sampled(
+        [
+            ["llm=oracle", "llm.error_rate=0.3", "llm.malformed_rate=0.3"],
+            ["llm=similarity"],
+            ["llm=oracle", "experiment=pog_compat", "llm.error_rate=0.3"],
+            ["llm=oracle", "llm.error_rate=0.2", "budget.max_llm_calls=4"],
+        ],
+        every=4,
+    ),
     ids=" ".join,
 )
 def test_no_question_fails(words: list[str], tmp_path: Path) -> None:
@@ -492,9 +497,8 @@ def test_no_question_fails(words: list[str], tmp_path: Path) -> None:
     assert statuses <= {"ok", "no_evidence", "budget_exhausted"}
 
 
-@pytest.mark.parametrize(
-    ("hops", "low", "high"), [(2, 0.55, 0.80), pytest.param(3, 0.0, 0.46, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("hops", "low", "high"), [(2, 0.55, 0.80), (3, 0.0, 0.46)])
 def test_without_relations_back_metaqa_is_out_of_reach(
     hops: int, low: float, high: float, shared_data: Path, tmp_path: Path
 ) -> None:
@@ -507,6 +511,7 @@ def test_without_relations_back_metaqa_is_out_of_reach(
     assert low <= score <= high
 
 
+@pytest.mark.exhaustive
 def test_without_the_way_back_exactly_the_paths_that_need_none_are_walked(shared_data: Path, tmp_path: Path) -> None:
     """On MetaQA, a path over a film and back by the same relation is lost; 34 % of all questions have one."""
     dataset = ("dataset=metaqa", f"dataset.path={shared_data / 'metaqa'}", "dataset.hops=2")

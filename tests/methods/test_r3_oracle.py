@@ -133,7 +133,8 @@ async def test_a_retry_improves_an_erring_model(synthetic: SyntheticWorld) -> No
     assert retried > once + 0.05
 
 
-@pytest.mark.parametrize("hops", [*(pytest.param(hops, marks=pytest.mark.exhaustive) for hops in (1, 2)), 3])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("hops", [1, 2, 3])
 async def test_a_perfect_model_is_right_on_metaqa(shared_data: Path, hops: int) -> None:
     dataset = default(MetaQA, path=shared_data / "metaqa", hops=hops)  # type: ignore[arg-type]
     async with default(EmbeddedGraph, dataset=dataset) as graph:

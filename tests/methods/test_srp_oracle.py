@@ -153,6 +153,7 @@ def wikimovies(shared_data: Path) -> DictionaryGraph:
     return DictionaryGraph((head, relation, tail) for head, relation, tail in triples)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("hops", [1, 2, 3])
 async def test_a_perfect_model_answers_metaqa(shared_data: Path, wikimovies: DictionaryGraph, hops: int) -> None:
     folder = shared_data / "metaqa" / f"{hops}-hop"

@@ -16,6 +16,7 @@ from pipeline.errors import UserError
 from pipeline.methods.tog import ToG
 from pipeline.types import Relation, Triple
 from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, literal, question
+from tests.support import sampled
 
 NATIONALITY, LEADER, CAPITAL = "people.person.nationality", "location.country.leader", "location.country.capital"
 NO, YES = "{No} Something is missing.", "{Yes} It stands there. So the answer is {it}."
@@ -438,6 +439,7 @@ def test_a_perfect_model_answers_every_type_that_the_method_can_express(rows: pl
     assert by_type == dict.fromkeys(("1-hop", "2-hop", "3-hop", "conjunction", "comparison", "superlative"), 1.0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("sample_from", "lost"), [(2000, 0), (20, 1)])
 def test_on_metaqa_only_sampling_loses_an_answer(
     shared_data: Path, tmp_path: Path, sample_from: int, lost: int
@@ -467,12 +469,15 @@ def test_the_calls_of_each_question_follow_from_its_decisions(rows: pl.DataFrame
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["llm=oracle", "llm.error_rate=0.3", "llm.malformed_rate=0.3"],
-        ["llm=similarity"],
-        ["llm=oracle", "experiment=tog_compat"],
-        ["llm=oracle", "llm.error_rate=0.2", "budget.max_llm_calls=4"],
-    ],
+    sampled(
+        [
+            ["llm=oracle", "llm.error_rate=0.3", "llm.malformed_rate=0.3"],
+            ["llm=similarity"],
+            ["llm=oracle", "experiment=tog_compat"],
+            ["llm=oracle", "llm.error_rate=0.2", "budget.max_llm_calls=4"],
+        ],
+        every=4,
+    ),
     ids=" ".join,
 )
 def test_no_question_fails(words: list[str], tmp_path: Path) -> None:

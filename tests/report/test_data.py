@@ -67,6 +67,7 @@ def test_configurations_of_one_run_with_different_questions_have_their_own_block
     assert [block.comparable for block in blocks] == [[0, 1], [0, 1]]
 
 
+@pytest.mark.exhaustive
 def test_configurations_that_were_stopped_early_are_not_compared(sweep: Sweep) -> None:
     dropped = sweep("run.limit=240", "run.early_stopping=40", depth=[1, 2, 4])
     (block,) = read_blocks([dropped])

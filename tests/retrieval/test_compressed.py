@@ -18,6 +18,7 @@ from pipeline.retrieval.interface import Vectors
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.retrieval.nodes import NodeIndex
 from tests.retrieval.test_nodes import Nodes, Watched, node_index
+from tests.support import sampled
 
 SHARD = 400
 WORDS = re.findall(
@@ -44,7 +45,7 @@ def stored(folder: Path) -> dict[str, int]:
     return {file.name: file.stat().st_mtime_ns for file in folder.rglob("*.*") if file.is_file()}
 
 
-@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("kept", sampled([True, False], every=2))
 async def test_finds_what_exact_search_finds(kept: bool, tmp_path: Path) -> None:
     nodes = graph()
     index = approximate(nodes, LexicalEncoder(), tmp_path if kept else None)
@@ -81,6 +82,7 @@ async def test_measures_its_recall_and_reads_it_back(tmp_path: Path) -> None:
     assert nodes.read == 1
 
 
+@pytest.mark.exhaustive
 async def test_a_graph_is_exact_up_to_the_limit_and_without_faiss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +110,7 @@ class Failing(Watched):
         return await super().encode(texts)
 
 
+@pytest.mark.exhaustive
 async def test_encoding_goes_on_at_the_shard_where_it_stopped(tmp_path: Path) -> None:
     nodes = graph()
     with pytest.raises(RuntimeError, match="killed"):
@@ -121,6 +124,7 @@ async def test_encoding_goes_on_at_the_shard_where_it_stopped(tmp_path: Path) ->
     assert set(texts[2 * SHARD :]) <= set(encoder.encoded)
 
 
+@pytest.mark.exhaustive
 async def test_compression_goes_on_at_the_shard_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +145,7 @@ async def test_compression_goes_on_at_the_shard_where_it_stopped(
     assert written == [".00002.faiss.partial", ".nodes.faiss.partial"]
 
 
+@pytest.mark.exhaustive
 async def test_several_indexes_share_the_work_of_one_build(tmp_path: Path) -> None:
     nodes, encoders = graph(), [Watched() for _ in range(3)]
     indexes = [approximate(nodes, encoder, tmp_path) for encoder in encoders]
@@ -151,6 +156,7 @@ async def test_several_indexes_share_the_work_of_one_build(tmp_path: Path) -> No
     assert len(once) > len(nodes.texts) - 10, "all but those that the checks and the query encode again"
 
 
+@pytest.mark.exhaustive
 async def test_a_retrained_encoder_replaces_all_files(tmp_path: Path) -> None:
     nodes = graph()
     await approximate(nodes, Watched(), tmp_path).search("tide", 1)

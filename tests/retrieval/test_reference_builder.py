@@ -54,6 +54,7 @@ async def reaches_gold(graph: EmbeddedGraph, topic: str, names: list[str], answe
     return bool(nodes & answers)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("hops", [1, 2, 3])
 async def test_every_metaqa_reference_leads_to_its_answer(
     metaqa: Callable[[int, str], MetaQA], films: EmbeddedGraph, hops: int
@@ -127,6 +128,7 @@ async def test_no_test_question_becomes_a_reference(metaqa: Callable[[int, str],
     assert {known.question for known in base.references} == {example.question.text for example in examples[1::2]}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("hops", [1, 2, 3])
 async def test_shortest_paths_are_found_in_the_whole_metaqa_graph(
     metaqa: Callable[[int, str], MetaQA], films: EmbeddedGraph, hops: int

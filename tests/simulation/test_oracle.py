@@ -386,6 +386,7 @@ class TestFindingTheGoldContext:
         assert await waypoints("1", (CHILD_OF, PARENT_OF)) == {"Byron"}, "for a count, towards the counted nodes"
         assert await waypoints("Island", (CHILD_OF,)) == set()
 
+    @pytest.mark.exhaustive
     async def test_metaqa_paths_are_those_of_its_question_types(self, shared_data: Path) -> None:
         dataset = default(MetaQA, path=shared_data / "metaqa", hops=2)
         examples = list(islice(dataset.examples(refuse), 40))
@@ -393,6 +394,7 @@ class TestFindingTheGoldContext:
             contexts = [await find_gold_context(example, graph) for example in examples]
         assert [dict(context.paths) for context in contexts] == [dict(example.gold.paths) for example in examples]
 
+    @pytest.mark.exhaustive
     async def test_directions_of_real_freebase_paths_are_found(self, shared_data: Path) -> None:
         folder = shared_data / "freebase-slice"
         dataset = default(

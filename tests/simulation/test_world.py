@@ -324,6 +324,7 @@ class TestStreams:
         peak(40_000)  # has more regions than are cached; fills process-wide caches, such as compiled patterns
         assert peak(200_000) < 1.25 * peak(40_000)
 
+    @pytest.mark.exhaustive
     def test_the_world_is_the_same_in_every_process(self) -> None:
         here = digest(default(SyntheticWorld).triples()) + digest(default(SyntheticWorld).examples(fail))
         code = (

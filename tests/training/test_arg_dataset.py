@@ -87,6 +87,7 @@ def assert_sound(rows: Sequence[dict[str, Any]], report: dict[str, Any], words: 
     assert report["stopped_early"] == sum(row["hops"][-1]["rationality"] == "[Unreasonable]" for row in rows)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("paths", ["known", "shortest"])
 def test_texts_and_report_on_the_synthetic_world(paths: str, tmp_path: Path) -> None:
     words = [*SYNTHETIC, f"collect.paths={paths}"]
@@ -110,12 +111,13 @@ def test_texts_and_report_on_the_synthetic_world(paths: str, tmp_path: Path) -> 
         assert max(indices.values()) < indices.total() / 3
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("hops", "paths"),
     [
         (2, "shortest"),
-        pytest.param(1, "known", marks=pytest.mark.exhaustive),
-        pytest.param(3, "known", marks=pytest.mark.exhaustive),
+        (1, "known"),
+        (3, "known"),
     ],
 )
 def test_texts_and_report_on_metaqa(hops: int, paths: str, shared_data: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pipeline.training.made_questions import make_questions
 from pipeline.types import Triple
 
@@ -32,5 +34,6 @@ def test_the_same_seed_makes_the_same_questions() -> None:
     assert len({row["question"] for row in make_questions(FACTS, 5, seed=3)}) == 5
 
 
+@pytest.mark.exhaustive
 def test_a_small_graph_gives_as_many_as_it_has() -> None:
     assert 0 < len(list(make_questions(FACTS, 10_000, seed=0))) < 100

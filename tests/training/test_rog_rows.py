@@ -21,7 +21,7 @@ from pipeline.training.rog import RoGCollection
 from pipeline.training.sft.texts import read_texts
 from pipeline.types import Entity, Gold, GoldAnswer, RelationPath
 from tests.methods.support import DictionaryGraph, ScriptedTools, literal
-from tests.support import refuse, sampled
+from tests.support import refuse
 
 WORLD = ("dataset=synthetic", "dataset.split=train", "dataset.triples=4000", "run.limit=40")
 
@@ -138,7 +138,8 @@ def names(path: RelationPath) -> tuple[str, ...]:
     return tuple(relation.name for relation in path)
 
 
-@pytest.mark.parametrize("hops", sampled([2, 1, 3]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("hops", [1, 2, 3])
 def test_on_metaqa_the_path_of_the_question_is_among_them(hops: int, shared_data: Path, tmp_path: Path) -> None:
     words = ["dataset=metaqa", f"dataset.path={shared_data / 'metaqa'}", f"dataset.hops={hops}", "dataset.split=dev"]
     rows, _ = collect(tmp_path, *words, "run.limit=30")
