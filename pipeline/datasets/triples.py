@@ -7,9 +7,9 @@
 | `….nt`, `….nt.gz` | N-Triples with the graph's own IRIs: read them with kg/vocabulary=wikidata or rdfs |
 | any other, plain or gzipped | lines of tab-separated values, without quoting |
 
-The columns are `head`, `relation` and `tail`: in CSV and Parquet by their names, among any others. Without these names
-there must be exactly three columns, in this order. The first line of a text file with other names is then a fact: a
-warning says so if each of its texts is a usual name of a column.
+The columns are `head`, `relation` and `tail`, in capitals or small letters: in CSV and Parquet by their names, among
+any others. Without these names there must be exactly three columns, in this order. The first line of a text file with
+other names is then a fact: a warning says so if each of its texts is a usual name of a column.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from __future__ import annotations
 import csv
 import io
 import logging
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import IO, cast
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 import pyoxigraph as ox
 
@@ -31,6 +29,7 @@ from pipeline.datasets.files import lines, open_file
 from pipeline.datasets.remote import AnyPath, local_copy
 from pipeline.errors import UserError
 from pipeline.rdf_terms import literal_node
+from pipeline.text import counted
 from pipeline.types import Node, Triple
 
 _log = logging.getLogger(__name__)
@@ -47,20 +46,18 @@ _SHOWN = 200
 """Characters of a first line that a message quotes."""
 _BATCH = 20_000
 """Rows of a Parquet file that are in memory at a time."""
-_BLOCK = 1 << 19
-"""Bytes of CSV that are parsed at a time, and the longest row. Up to 32 blocks are read ahead."""
-_CSV_ERROR = re.compile(r"CSV parse error: Row #(\d+): (.*)", re.DOTALL)
+_TEXTS = "head, relation and tail must be texts that are not empty"
 _LINE_BREAK = "the relation contains a line break, but prompts and replies name one relation in a line"
 
 
 def read_triples(file: AnyPath) -> Iterator[Triple]:
     """Yield the triples of a file. Raises UserError for a missing file, and naming a bad row."""
     if file.name.endswith((".csv", ".csv.gz")):
-        return _in_columns(file, _csv_batches(file))
+        return _csv_triples(file)
     if file.name.endswith((".nt", ".nt.gz")):
         return _n_triples(file)
     if file.name.endswith(".parquet"):
-        return _in_columns(file, _parquet_batches(file))
+        return _parquet_triples(file)
     return delimited_triples(file, "\t", header="\t".join(_COLUMNS))
 
 
@@ -120,64 +117,73 @@ def _node(term: object) -> Node:
     return term.value if isinstance(term, ox.NamedNode) else str(term)
 
 
-def _in_columns(file: AnyPath, batches: Iterator[pa.RecordBatch]) -> Iterator[Triple]:
+def _csv_triples(file: AnyPath) -> Iterator[Triple]:
+    """Yield the triples of CSV. Text after the closing quote of a value is an error: it would swallow lines."""
+    with open_file(file) as stream:
+        rows = csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""), strict=True)
+        try:
+            first = next(rows, [])
+            places = _places(file, first)
+            if not _has_names(first):
+                _warn_of_header(file, tuple(first))
+                yield _triple(f"{file}, line 1", first)
+            for row in filter(None, rows):
+                if len(row) != len(first):
+                    expected = (
+                        f"expected {counted(len(first), 'value')}, as in the first line, but there are {len(row)}"
+                    )
+                    raise UserError(f"{file}, line {rows.line_num}: {expected}")
+                yield _triple(f"{file}, line {rows.line_num}", [row[place] for place in places])
+        except csv.Error as error:
+            raise UserError(
+                f"{file}, line {rows.line_num} is not CSV ({error}): a value that begins with a double quote ends at "
+                "the next one; write a double quote inside such a value twice"
+            ) from None
+        except UnicodeDecodeError:
+            raise UserError(f"{file}, line {rows.line_num + 1}, or soon after it: not valid UTF-8") from None
+
+
+def _parquet_triples(file: AnyPath) -> Iterator[Triple]:
     number = 0
     try:
-        for batch in batches:
-            names = _chosen(file, batch.schema.names)
-            columns = [batch.column(name).to_pylist() for name in names]
-            for values in zip(*columns, strict=True):
+        parquet = pq.ParquetFile(local_copy(file))
+        schema = parquet.schema_arrow
+        names = [schema.names[place] for place in _places(file, schema.names)]
+        for batch in parquet.iter_batches(_BATCH, columns=names):
+            for values in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
                 number += 1
-                if not all(isinstance(value, str) and value for value in values):
-                    why = _no_text(batch.schema, dict(zip(names, values, strict=True)))
-                    raise UserError(f"{file}, row {number}: {why}")
-                if not _is_one_line(values[1]):
-                    raise UserError(f"{file}, row {number}: {_LINE_BREAK}")
-                yield Triple(*values)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        if found := _CSV_ERROR.match(str(error)):
-            raise UserError(f"{file}, row {found[1]} (the first line is row 1): {found[2]}") from None
+                for name, value in zip(names, values, strict=True):
+                    if not isinstance(value, str | None):
+                        found = f"the column {name} has the type {schema.field(name).type}"
+                        raise UserError(f"{file}, row {number}: {found}, but {_TEXTS}")
+                yield _triple(f"{file}, row {number}", values)
+    except (pa.ArrowException, OSError) as error:
         raise UserError(f"{file}, after row {number}, cannot be read: {error}") from None
 
 
-def _no_text(schema: pa.Schema, values: Mapping[str, object]) -> str:
-    """Say what a triple needs, and which column has another type."""
-    needed = "head, relation and tail must be texts that are not empty"
-    others = (name for name, value in values.items() if not isinstance(value, str | None))
-    return next((f"the column {name} has the type {schema.field(name).type}, but {needed}" for name in others), needed)
+def _triple(where: str, values: Sequence[str | None]) -> Triple:
+    """Return the fact of a row. Raises UserError that says where it is."""
+    head, relation, tail = values
+    if not head or not relation or not tail:
+        raise UserError(f"{where}: {_TEXTS}")
+    if not _is_one_line(relation):
+        raise UserError(f"{where}: {_LINE_BREAK}")
+    return Triple(head, relation, tail)
 
 
-def _chosen(file: AnyPath, names: Sequence[str]) -> Sequence[str]:
-    if set(_COLUMNS) <= set(names):
-        return _COLUMNS
+def _has_names(names: Sequence[str]) -> bool:
+    return set(_COLUMNS) <= {name.lower() for name in names}
+
+
+def _places(file: AnyPath, names: Sequence[str]) -> Sequence[int]:
+    """Return the places of head, relation and tail among the columns. Raises UserError."""
+    if _has_names(names):
+        return [[name.lower() for name in names].index(column) for column in _COLUMNS]
     if len(names) == len(_COLUMNS):
-        return names
+        return range(len(_COLUMNS))
     alone = names[0] if len(names) == 1 else ""
     guess = next((f": is it separated by {each}?" for sign, each in _OTHER_SEPARATORS.items() if sign in alone), "")
     raise UserError(
         f"{file} has neither the columns head, relation and tail nor exactly three, but "
         f"{', '.join(names)[:_SHOWN] or 'none'}{guess}"
     )
-
-
-def _csv_batches(file: AnyPath) -> Iterator[pa.RecordBatch]:
-    with open_file(file) as stream:
-        first = next(csv.reader(io.TextIOWrapper(stream, encoding="utf-8", newline="")), [])
-    names = [name.lower() for name in first]
-    named = set(_COLUMNS) <= set(names)
-    if not named:
-        names = [str(number) for number, _ in enumerate(_chosen(file, first), start=1)]
-        _warn_of_header(file, tuple(first))
-    with open_file(file) as stream:
-        yield from pa.csv.open_csv(
-            stream,
-            # A parser with threads does not know the number of a wrong row, and is not faster here.
-            pa.csv.ReadOptions(column_names=names, skip_rows=int(named), block_size=_BLOCK, use_threads=False),
-            pa.csv.ParseOptions(newlines_in_values=True),
-            pa.csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), include_columns=_chosen(file, names)),
-        )
-
-
-def _parquet_batches(file: AnyPath) -> Iterator[pa.RecordBatch]:
-    parquet = pq.ParquetFile(local_copy(file))
-    yield from parquet.iter_batches(_BATCH, columns=list(_chosen(file, parquet.schema_arrow.names)))

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_YOUNG_OBJECTS = 5_000
+_YOUNG_OBJECTS = 20_000
 """New objects after which the garbage collector looks through them. A question makes hundreds, and leaves hardly any
 cycle. At 50,000, a look took 50 to 160 ms, in which no question went on."""
 _SWITCH_INTERVAL_S = 0.0005

@@ -60,7 +60,8 @@ def test_parquet(tmp_path: Path) -> None:
     heads, relations, tails = map(list, zip(*FACTS, strict=True))
     named = parquet(tmp_path / "named.parquet", ["tail", "weight", "head", "relation"], tails, [1, 2], heads, relations)
     unnamed = parquet(tmp_path / "unnamed.parquet", ["s", "p", "o"], heads, relations, tails)
-    assert list(read_triples(named)) == list(read_triples(unnamed)) == FACTS
+    capitals = parquet(tmp_path / "x.parquet", ["x", "Tail", "HEAD", "Relation"], heads, tails, heads, relations)
+    assert list(read_triples(named)) == list(read_triples(unnamed)) == list(read_triples(capitals)) == FACTS
 
 
 def test_any_other_name_is_tab_separated(tmp_path: Path) -> None:
@@ -78,10 +79,20 @@ def test_any_other_name_is_tab_separated(tmp_path: Path) -> None:
         ),
         ("x.csv", "a;b;c\n1;2;3\n", "nor exactly three, but a;b;c: is it separated by semicolons[?]"),
         ("x.csv", "a\tb\tc\n1\t2\t3\n", "nor exactly three, but a\tb\tc: is it separated by tabs[?]"),
-        ("x.csv", "Ann,knows,Bo\nAnn,,Bo\n", "x.csv, row 2: head, relation and tail must be texts that are not empty"),
-        ("x.csv", "Ann,knows,Bo\nAnn,knows\n", r"x.csv, row 2 \(the first line is row 1\): Expected 3 columns, got 2"),
-        ("x.csv", "head,relation,tail\nA,b,C\nA,b,D\nA,B\n", r"x.csv, row 4 .*: Expected 3 columns, got 2: A,B"),
-        ("x.csv", b"Ann,knows,\xff\n", "x.csv.* cannot be read: "),
+        ("x.csv", "Ann,knows,Bo\nAnn,,Bo\n", "x.csv, line 2: head, relation and tail must be texts that are not empty"),
+        (
+            "x.csv",
+            "Ann,knows,Bo\nAnn,knows\n",
+            "x.csv, line 2: expected 3 values, as in the first line, but there are 2$",
+        ),
+        ("x.csv", "head,relation,tail\nA,b,C\nA,b,D\nA,B\n", "x.csv, line 4: expected 3 values, .* there are 2$"),
+        (
+            "x.csv",
+            'Ann,knows,Bo\n"Bo,knows,Cy\n"Cy",knows,Bo\n',
+            "x.csv, line 3 is not CSV .*: a value that begins with",
+        ),
+        ("x.csv", 'Ann,knows,Bo\nBo,knows,"Cy\n', "x.csv, line 2 is not CSV "),
+        ("x.csv", b"Ann,knows,\xff\n", "x.csv, line 1, or soon after it: not valid UTF-8"),
         ("x.csv", "", "x.csv has neither .* but none$"),
         ("x.tsv", "A\tb\tC\n\nA\tb\tD\n", "x.tsv, line 2: the line is empty$"),
         ("x.parquet", "no parquet", "x.parquet, after row 0, cannot be read: "),
