@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -11,8 +10,8 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import polars as pl
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from pipeline import config
 from pipeline.analysis.runs import Run, open_run
 from pipeline.cli.score import rescore
 from pipeline.console import Console
@@ -26,8 +25,6 @@ Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
 """Keys and values, such as `{"method": "srp", "run.limit": 20}`, or words as on the command line."""
 
 T = TypeVar("T")
-
-_PLAIN = re.compile(r"[\w./:@+-]+", re.ASCII)
 
 
 def evaluate(overrides: Overrides = (), *, progress: bool = False) -> Run:
@@ -53,7 +50,7 @@ def sweep(axes: Mapping[str, Iterable[object]], overrides: Overrides = (), *, pr
     common = _words(overrides)
     if twice := [word for word in common if word.partition("=")[0] in axes]:
         raise UserError(f"{twice[0]} is one of the axes too: give each key once")
-    combinations = product(*([f"{key}={_text(value)}" for value in values] for key, values in axes.items()))
+    combinations = product(*([config.override(key, value) for value in values] for key, values in axes.items()))
     return _run([[*common, *words] for words in combinations], progress=progress)
 
 
@@ -92,36 +89,7 @@ def _outside_of_a_loop(call: Callable[[], T]) -> T:
 
 def _words(overrides: Overrides) -> list[str]:
     if isinstance(overrides, Mapping):
-        return [f"{key}={_text(value)}" for key, value in overrides.items()]
+        return [config.override(key, value) for key, value in overrides.items()]
     if isinstance(overrides, str) or not all(isinstance(word, str) for word in overrides):
         raise UserError(f"{overrides!r} should be a dictionary, such as {{'method': 'srp'}}, or a list of 'key=value'")
-    return list(overrides)
-
-
-def _text(value: object) -> str:
-    """A value as it is written on the command line."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return str(value).lower()
-        case Mapping():
-            return f"{{{','.join(f'{_key_text(key)}:{_text(item)}' for key, item in value.items())}}}"
-        case str() | Path():
-            return _quoted(str(value))
-        case Iterable():
-            return f"[{','.join(map(_text, value))}]"
-    return str(value)
-
-
-def _key_text(key: object) -> str:
-    """Return a key of a nested dictionary with its special characters escaped: Hydra takes no quotes around a key."""
-    return re.sub(r"([\\()\[\]{}:=,\s])", r"\\\1", str(key))
-
-
-def _quoted(text: str) -> str:
-    """Return a text in quotes; without them if Hydra then reads the same text."""
-    if _PLAIN.fullmatch(text) and isinstance(OverridesParser.create().parse_override(f"key={text}").value(), str):
-        return text
-    # Hydra takes a backslash as it is, except before a quote.
-    return "'" + re.sub(r"(\\*)('|\Z)", lambda end: end[1] * 2 + ("\\'" if end[2] else ""), text) + "'"
+    return list(map(config.readable, overrides))

@@ -229,7 +229,8 @@ def incomparable(base: RunConfiguration, other: RunConfiguration) -> str | None:
     if differing:
         reason = "; ".join(f"{key} is {expected[key]} and {actual[key]}" for key in differing)
         only_scoring = all(key.startswith("evaluation.") for key in differing)
-        again = f"run one again with the other value and run.reuse=[{other.folder.path}], which needs no new calls"
+        reuse = config.shell_override("run.reuse", [str(other.folder.path)])
+        again = f"run one again with the other value and {reuse}, which needs no new calls"
         return f"{reason} ({again})" if only_scoring else reason
     common = base.rows.join(other.rows, on="question_id", suffix="_other")
     if common.is_empty():

@@ -34,7 +34,7 @@ class Arguments:
     def parse(cls, argv: Sequence[str], config_name: str = "config") -> Self:
         """Separate words from overrides. A word with an equals sign is an override unless it is an existing path."""
         overrides = [word for word in argv if "=" in word and not os.path.exists(word)]
-        return cls(config_name, [word for word in argv if word not in overrides], overrides)
+        return cls(config_name, [word for word in argv if word not in overrides], list(map(config.readable, overrides)))
 
     def compose(self) -> dict[str, Any]:
         """Compose the configuration under the overrides. Raises UserError for a wrong one."""

@@ -8,6 +8,7 @@ from itertools import chain
 
 import polars as pl
 
+from pipeline import config
 from pipeline.analysis.unreadable_roles import unreadable_notes
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
@@ -108,4 +109,4 @@ def _take_output(arguments: Arguments) -> str | None:
     literal = [word for word in arguments.overrides if word.startswith("output=")]
     others = [word for word in arguments.overrides if word not in literal]
     composed: str | None = replace(arguments, overrides=others).compose()["output"]
-    return literal[-1].removeprefix("output=") if literal else composed
+    return config.literal_value(literal[-1]) if literal else composed

@@ -10,7 +10,6 @@ from pipeline.config.composition import compose as compose
 from pipeline.config.composition import conf_dir as conf_dir
 from pipeline.config.composition import describe as describe
 from pipeline.config.composition import key_of as key_of
-from pipeline.config.composition import not_an_override as not_an_override
 from pipeline.config.composition import required as required
 from pipeline.config.composition import running_hydra as running_hydra
 from pipeline.config.composition import show as show
@@ -32,6 +31,11 @@ from pipeline.config.keys import SECTIONS as SECTIONS
 from pipeline.config.keys import flatten as flatten
 from pipeline.config.models import models as models
 from pipeline.config.models import prompt_styles as prompt_styles
+from pipeline.config.overrides import literal_value as literal_value
+from pipeline.config.overrides import not_an_override as not_an_override
+from pipeline.config.overrides import override as override
+from pipeline.config.overrides import readable as readable
+from pipeline.config.overrides import shell_override as shell_override
 from pipeline.config.retrievers import departures as departures
 from pipeline.config.retrievers import retriever as retriever
 from pipeline.config.trust import refuse_untrusted as refuse_untrusted

@@ -25,6 +25,7 @@ from yaml import YAMLError
 
 from pipeline.config import key_docs
 from pipeline.config.keys import SECTIONS, check_sections, flatten
+from pipeline.config.overrides import not_an_override
 from pipeline.config.yaml_files import check_yaml
 from pipeline.errors import UserError
 from pipeline.renames import current_config, current_override
@@ -305,11 +306,6 @@ def _unparsed(word: str, overrides: Sequence[str], name: str) -> str:
     keys = [key for key in known if f".{key}".endswith(f".{given}")]
     meant = f" Did you mean {keys[0]}={value}?" if keys else ""
     return f"'{word}' is not of the form key=value, and kgqa has no such flag.{meant}"
-
-
-def not_an_override(word: str, form: str = "key=value") -> str:
-    """Return a sentence about a word that Hydra cannot read."""
-    return f"'{word}' is not of the form {form} (with special characters or letters such as ü, 'key=\"value\"')"
 
 
 def _unknown_choice(error: MissingConfigException) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from typing import Any
 
+from pipeline.config import shell_override
 from pipeline.engine.sources import is_own
 from pipeline.errors import ContextOverflow
 from pipeline.traces.reader import FailedRows
@@ -26,7 +27,7 @@ def is_too_long(failed: FailedRows) -> bool:
 
 def with_new_folder(run: object) -> str:
     """Return what to do with answers that do not belong to a command, if another run may take over their calls."""
-    return f"{RESTART}; another run.dir with run.reuse=[{run}] keeps its calls"
+    return f"{RESTART}; another run.dir with {shell_override('run.reuse', [str(run)])} keeps its calls"
 
 
 def retry_refusals(

@@ -1,0 +1,100 @@
+"""Writes values as Hydra overrides, and reads words of the command line that Hydra's grammar has no place for."""
+
+from __future__ import annotations
+
+import os.path
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+
+_PLAIN = re.compile(r"[\w./:@+-]+", re.ASCII)
+_WORD = re.compile(r"(\+{0,2}[\w./@-]+)=(.+)", re.ASCII | re.DOTALL)
+_STRUCTURE = re.compile(r"""[\[{("'$]|.*(,|[\[\](){}\\]|\s[\w.]+=|\$\{)""", re.DOTALL)
+"""A value with brackets, quotes around it, commas or a second `key=` is no plain text: a mistake in it is said."""
+_SHELL_PLAIN = re.compile(r"[\w@%+=:,./\[\]-]+", re.ASCII)
+"""What a shell takes as it is; Bash also takes brackets, unless a file has such a name."""
+
+
+def override(key: str, value: object) -> str:
+    """Return `key=value` as Hydra reads it."""
+    return f"{key}={_text(value)}"
+
+
+def shell_override(key: str, value: object) -> str:
+    """Return `key=value` as a command line takes it."""
+    return in_shell(override(key, value))
+
+
+def in_shell(word: str) -> str:
+    """Return a word as a shell takes it, without quotes where it needs none."""
+    return word if _SHELL_PLAIN.fullmatch(word) else shlex.quote(word)
+
+
+def readable(word: str) -> str:
+    """Return an override whose value Hydra can read, where the word has a plain text as its value.
+
+    Hydra's grammar has no letters such as ü, no second `=` and no `~` in a text without quotes, which names of files
+    and notes may have. `~` at the beginning is the user's home folder.
+    """
+    found = _WORD.fullmatch(word)
+    if not found or _STRUCTURE.match(found[2]):
+        return word
+    key, value = found[1], os.path.expanduser(found[2])
+    return word if value == found[2] and (_PLAIN.fullmatch(value) or _is_read(word)) else f"{key}={_quoted(value)}"
+
+
+def literal_value(word: str) -> str:
+    """Return the value of an override as a text, also one that Hydra would read as something else."""
+    text = word.partition("=")[2]
+    value = OverridesParser.create().parse_override(word).value() if _is_read(word) else None
+    return value if isinstance(value, str) else text
+
+
+def not_an_override(word: str, form: str = "key=value") -> str:
+    """Return a sentence about a word that Hydra cannot read, with the word that it may mean."""
+    found = _WORD.fullmatch(word)
+    if not found:
+        return f"'{word}' is not of the form {form}"
+    literal = shlex.quote(f"{found[1]}={_quoted(found[2])}")
+    return f"'{word}' is not of the form {form}: check its brackets and quotes, or write {literal} for this text"
+
+
+def _is_read(word: str) -> bool:
+    try:
+        OverridesParser.create().parse_override(word)
+    except HydraException:
+        return False
+    return True
+
+
+def _text(value: object) -> str:
+    """A value as it is written on the command line."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case Mapping():
+            return f"{{{','.join(f'{_key_text(key)}:{_text(item)}' for key, item in value.items())}}}"
+        case str() | Path():
+            return _quoted(str(value))
+        case Iterable():
+            return f"[{','.join(map(_text, value))}]"
+    return str(value)
+
+
+def _key_text(key: object) -> str:
+    """Return a key of a nested dictionary with its special characters escaped: Hydra takes no quotes around a key."""
+    return re.sub(r"([\\()\[\]{}:=,\s])", r"\\\1", str(key))
+
+
+def _quoted(text: str) -> str:
+    """Return a text in quotes; without them if Hydra then reads the same text."""
+    if _PLAIN.fullmatch(text) and isinstance(OverridesParser.create().parse_override(f"key={text}").value(), str):
+        return text
+    # Hydra takes a backslash as it is, except before a quote.
+    return '"' + re.sub(r'(\\*)("|\Z)', lambda end: end[1] * 2 + ('\\"' if end[2] else ""), text) + '"'
