@@ -32,6 +32,8 @@ def run(arguments: Arguments) -> Output:
     plan = config.build_own(Plan, arguments.compose())
     opened = open_run(arguments.words[0])
     console = Console(stderr=True)
+    if not console.is_terminal:
+        console.print("exporting: a run of many questions takes minutes")
     with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
         task = shown.add_task("exporting the questions", total=None)
         exported = exported_configurations(opened, plan.configuration, lambda: shown.advance(task))

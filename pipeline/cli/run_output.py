@@ -17,7 +17,7 @@ from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
 from pipeline.engine.retry_advice import TOO_LONG, is_too_long, retry_refusals
 from pipeline.engine.sources import is_own
-from pipeline.evaluation.budget_limits import limits_line, without_plan_line
+from pipeline.evaluation.budget_limits import cut_replies_line, limits_line, without_plan_line
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.score_file import full_score_tables
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
@@ -76,7 +76,7 @@ def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *
         *(_failure_notes(folder, summaries, exits=exits) if any(each.failed for each in summaries) else []),
         *unreadable_notes(folder, summaries),
         limits_line(summaries),
-        *filter(None, [without_plan_line(summaries)]),
+        *filter(None, [cut_replies_line(summaries), without_plan_line(summaries)]),
         *(_limit_notes(folder, summaries) if summary.get("complete") else []),
         *remarks(summary.get("rejected", 0), folder.rejected),
         *_older_report(folder),

@@ -376,6 +376,8 @@ def _suggestion(key: str, known: Sequence[str]) -> str:
         return f" It is a key of {', '.join(owners)}."
     name = key.rpartition(".")[2]
     of_section = [full for full in known if full.startswith(f"{group}.")] if rest else known
-    elsewhere = [full for full in known if full.endswith(f".{name}")]
+    elsewhere = sorted(
+        (full for full in known if full.endswith(f".{name}")), key=lambda full: not full.startswith("run.")
+    )
     found = elsewhere[0] if elsewhere and not rest else similar_key(name, of_section) or next(iter(elsewhere), None)
     return suggestion(found) if found else ""

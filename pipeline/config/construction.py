@@ -63,11 +63,12 @@ def default(component: type[T], /, **changes: Any) -> T:
     return _call(component, changes, path.rpartition(".")[2], path)
 
 
-def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> None:
+def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> dict[str, Any]:
     """Try every value before anything is opened or written, and refuse keys and passwords among them.
 
-    Raises UserError naming the first key that is wrong.
+    Returns the components by section. Raises UserError naming the first key that is wrong.
     """
+    built = {}
     refuse_secrets({section: config.get(section) for section in sections})
     check_sections(config, sections)
     for section in sections:
@@ -78,9 +79,10 @@ def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> None
             except ValidationError as error:
                 raise UserError(_wrong_value(error, section, keys)) from None
         if section not in ("run", "engine"):
-            build(section, config)
+            built[section] = build(section, config)
     if "llm" in sections:
         _check_roles(config["llm"])
+    return built
 
 
 def import_target(name: str) -> Any:

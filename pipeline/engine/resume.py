@@ -42,6 +42,8 @@ def refuse_other_configurations(folder: RunFolder, saved: Mapping[str, Any], con
         raise UserError(f"{folder.path} holds a run of {counts}. {ways_out(folder)}")
     pairs = list(zip(before, configs, strict=True))
     drifted = list(dict.fromkeys(line for old, new in pairs for line in _differences(old, new)))
+    if drifted and sorted(map(config.identity_hash, before)) == sorted(map(config.identity_hash, configs)):
+        raise UserError(f"{folder.path} holds these configurations in another order: give the values in that order")
     if drifted:
         rest = [f"and {len(drifted) - _NAMED} more"] if len(drifted) > _NAMED else []
         listed = "; ".join([*drifted[:_NAMED], *rest])

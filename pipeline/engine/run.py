@@ -23,6 +23,7 @@ from rich.progress import track
 
 from pipeline import config
 from pipeline.console import Console
+from pipeline.datasets.interface import Dataset
 from pipeline.datasets.remote import versions
 from pipeline.datasets.selection import Selection
 from pipeline.engine import resume
@@ -42,7 +43,8 @@ from pipeline.errors import UserError
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.roles import check_roles, remarks
-from pipeline.methods.interface import uses_gold
+from pipeline.methods.interface import Method, uses_gold
+from pipeline.suggestions import did_you_mean
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import failed_shards
@@ -62,6 +64,8 @@ _COMMON = (
     "evaluation",
 )
 """Keys and sections that have one value for all configurations of a run."""
+_INTERFACES = {"method": Method, "dataset": Dataset}
+"""What a class must have that a section names."""
 _BLOCKED = "the run does not stop, because code computes without a pause: press Ctrl-C again to stop at once"
 _BLOCKED_S = 2.0
 """Seconds after Ctrl-C without a turn of the event loop after which `_BLOCKED` is printed."""
@@ -83,9 +87,18 @@ class Configuration:
     def check(self) -> None:
         """Raise UserError if a value is wrong, naming the file that holds it."""
         try:
-            config.check(self.config)
+            built = config.check(self.config)
+            for section, interface in _INTERFACES.items():
+                _check_members(f"{section}._target_={self.config[section]['_target_']}", built[section], interface)
         except UserError as error:
             raise (UserError(f"{self.file}: {error}") if self.file else error) from None
+
+
+def _check_members(named: str, component: object, interface: type) -> None:
+    """Raise UserError if a component lacks what its interface has."""
+    names = {*interface.__annotations__, *vars(interface)}
+    for missing in sorted(name for name in names if not name.startswith("_") and not hasattr(component, name)):
+        raise UserError(f"{named} has no `{missing}`.{did_you_mean(missing, dir(component))}")
 
 
 def compose_configurations(overrides: Sequence[Sequence[str]], console: Console) -> list[Configuration]:
@@ -105,7 +118,7 @@ def _folder_remarks(folder: RunFolder) -> Iterator[str]:
     if not folder.has_run and (other := folder.other_file()):
         yield f"{folder.path} holds other files, such as {other}"
     if outer := folder.outer_run():
-        yield f"{folder.path} is inside the run folder {outer}, so kgqa ls does not list it"
+        yield f"{folder.path} is inside the run folder {outer}: kgqa ls there or above does not list it"
 
 
 def execute(configurations: Sequence[Configuration], console: Console) -> list[ConfigurationSummary]:

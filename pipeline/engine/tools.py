@@ -129,6 +129,7 @@ class QuestionModel:
         finally:
             self._record.counters.llm_s += self._record.close(step)
         self._add_to_step(step, completion)
+        self._record.counters.replies_cut += not call.choices and completion.finish_reason == "length"
         self._record.trail.write(step, completion.text)
         return completion, step
 

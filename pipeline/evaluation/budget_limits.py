@@ -1,4 +1,4 @@
-"""Which share of the questions met a limit of `budget` (§2.5) or had no plan (§5.8), which may decide a score."""
+"""Shares of questions and replies that met a limit or had no plan (§2.5, §5.8), which may decide a score."""
 
 from __future__ import annotations
 
@@ -27,6 +27,24 @@ def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
     named = ", ".join(f"{share_text(share)} in {each.number}" for share, each in high[:_NAMED])
     more = f" and in {len(high) - _NAMED:,} more" if len(high) > _NAMED else ""
     return f"configurations whose questions met a limit of budget, which may decide their scores: {named}{more}"
+
+
+def cut_replies_line(summaries: Sequence[ConfigurationSummary]) -> str:
+    """Say which share of the replies ended at the number of tokens that they were allowed; empty if none did."""
+    shares = {each.number: share for each in summaries if (share := _cut_share(each))}
+    if not shares:
+        return ""
+    highest = sorted(shares, key=lambda number: (-shares[number], number))
+    texts = [share_text(shares[number]) + (f" in {number}" if len(summaries) > 1 else "") for number in highest]
+    more = f" and in {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
+    named = ", ".join(texts[:_NAMED])
+    return f"replies that were cut off at the number of tokens that the method or the model allows: {named}{more}"
+
+
+def _cut_share(summary: ConfigurationSummary) -> float:
+    """Return the share of the model calls whose replies were cut; 0 if that is not known."""
+    calls, cut = summary.counters.get("llm_calls"), summary.counters.get("replies_cut")
+    return cut / calls if calls and cut else 0.0
 
 
 def without_plan_line(summaries: Sequence[ConfigurationSummary]) -> str:

@@ -30,6 +30,7 @@ _COUNTERS = (
     "kg_queries",
     "kg_rows",
     "parse_failures",
+    "replies_cut",
     "at_limit",
     "without_plan",
     "llm_s",

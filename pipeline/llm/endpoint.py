@@ -331,7 +331,9 @@ class EndpointModel(CallConfig, OneModel):
             log.warning("no list of models: %s; continuing with llm.model=%s, unchecked", problem, self.model)
             return self.model, self._identity({"id": self.model})
         if reply.status != 200:
-            raise UserError(f"{self._client.explain(reply)}; llm.base_urls must end in the API's prefix, usually /v1")
+            named = "; if it has no list of models, name its model with llm.model" if reply.status in _NO_LIST else ""
+            ends = "llm.base_urls must end in the API's prefix, usually /v1"
+            raise UserError(f"{self._client.explain(reply)}; {ends}{named}")
         cards = {card["id"]: card for card in MODEL_LIST.validate_json(reply.body, strict=True)["data"]}
         names = ", ".join(cards)
         if self.model is not None and self.model not in cards:

@@ -88,6 +88,8 @@ class Counters:
     """Queries that the graph server received for the lookups; one per batch for a graph in this process."""
     kg_rows: int = 0
     parse_failures: int = 0
+    replies_cut: int = 0
+    """Replies that ended because they had as many tokens as allowed. Choices, which are one token, do not count."""
     at_limit: int = 0
     """1 if the question met a limit of `budget`, else 0."""
     without_plan: int = 0
@@ -200,7 +202,7 @@ SCHEMA = pa.schema(
 
 ADDED = frozenset(
     {
-        *("critical_s", "at_limit", "without_plan", "first_attempt", "query_type"),
+        *("critical_s", "at_limit", "without_plan", "replies_cut", "first_attempt", "query_type"),
         *("corrected_tog_em", "damaged_tog_em", "recovered_halted", "recovered_incorrect"),
         *("relation_recall", "followed_relations", "gold_relations"),
         *("topic_entities", "gold_paths", "trail"),

@@ -44,6 +44,7 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ("+foo.bar=1", "unknown key 'foo.bar'."),
         ("+foo=1 --cfg job", "unknown key 'foo'."),
         ("+foo=1 --help", "unknown key 'foo'."),
+        ("seed=1", "unknown key 'seed'. Did you mean 'run.seed'?"),
         ("datset=custom", "unknown key 'datset'. Did you mean 'dataset'?"),
         ("method.Depth=2", "unknown key 'method.Depth'. Did you mean 'method.depth'?"),
         ("method=SRP", "there is no method=SRP. Did you mean 'srp'?"),
@@ -270,7 +271,10 @@ def test_a_new_run_names_a_file_of_others_in_its_folder(evaluate: Kgqa, tmp_path
 
 def test_a_run_folder_inside_another_is_noted(finished: Path, evaluate: Kgqa) -> None:
     inner = evaluate("run.limit=2", f"run.dir={finished / 'inner'}")
-    assert f"{finished / 'inner'} is inside the run folder {finished}, so kgqa ls does not list it\n" in inner.err
+    assert (
+        f"{finished / 'inner'} is inside the run folder {finished}: kgqa ls there or above does not list it\n"
+        in inner.err
+    )
     assert "is inside the run folder" not in evaluate("run.limit=2").err
 
 

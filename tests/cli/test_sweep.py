@@ -335,3 +335,11 @@ def test_a_key_of_one_method_in_a_sweep_over_several_is_explained(kgqa: Kgqa) ->
     assert said.endswith(
         "It is a key of method=parog. To sweep other choices, too, write one configuration a line: kgqa sweep FILE"
     )
+
+
+def test_the_same_configurations_in_another_order_are_said_to_be_the_same(kgqa: Kgqa) -> None:
+    common = ("sweep", "dataset.triples=2000", "run.limit=4", "run.dir=run", "llm=oracle")
+    assert kgqa(*common, "method=srp,cot", "method.temperature=0,0.5").code == 0
+    again = kgqa(*common, "method=cot,srp", "method.temperature=0.5,0")
+    assert (again.code, again.err.count("\n")) == (2, 1)
+    assert "run holds these configurations in another order: give the values in that order" in again.err

@@ -157,3 +157,12 @@ class FirstOfShardWaits:
         if int(question.id.rpartition("-")[2]) % self.shard_size == 0:
             await asyncio.wait_for(self.all_begun.wait(), 20)
         return Answer(())
+
+
+class Misspelt:
+    """A method without `answer`."""
+
+    name = "misspelt"
+
+    async def answr(self, question: Question, tools: Tools) -> Answer:
+        raise NotImplementedError

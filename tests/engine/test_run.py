@@ -362,3 +362,11 @@ def test_a_method_cannot_reach_gold(tmp_path: Path) -> None:
 def public_attributes(roots: Iterable[object]) -> list[object]:
     """Return the values of all public attributes."""
     return [getattr(root, name) for root in roots for name in dir(root) if not name.startswith("_")]
+
+
+def test_a_method_without_answer_is_refused_before_anything_is_asked() -> None:
+    method = {"_target_": "tests.engine.methods.Misspelt"}
+    configuration = Configuration((), config.compose(["llm=oracle"]) | {"method": method})
+    said = "method._target_=tests.engine.methods.Misspelt has no `answer`. Did you mean 'answr'?"
+    with pytest.raises(UserError, match=re.escape(said)):
+        configuration.check()
