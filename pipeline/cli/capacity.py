@@ -271,7 +271,12 @@ def _limit_table(limits: Sequence[Limit]) -> Table:
         (
             each.part,
             f"{each.rate:,.0f} {each.unit}",
-            f"{_count(each.gpus)} ({each.most_demanding}) to {_count(each.most_gpus)} ({each.least_demanding})",
+            " to ".join(
+                dict.fromkeys(
+                    f"{_count(gpus)} ({run})"
+                    for gpus, run in ((each.gpus, each.most_demanding), (each.most_gpus, each.least_demanding))
+                )
+            ),
             each.remedy,
         )
         for each in limits

@@ -104,7 +104,7 @@ def read_predictions(file: Path, reject: Reject, other_format: LineReader = lamb
         )
     read: list[tuple[str, Answer]] = []
     by_text: list[tuple[str, Answer]] = []
-    reason = "it is empty"
+    first_reason = ""
     for number, text in json_lines(file):
         if named := other_format(text):
             by_text.append(named)
@@ -112,12 +112,12 @@ def read_predictions(file: Path, reject: Reject, other_format: LineReader = lamb
         try:
             line = _Line.model_validate_json(text)
         except ValidationError as error:
-            reason = f"line {number}: {row_defect(error)}"
+            first_reason = first_reason or f"line {number}: {row_defect(error)}"
             reject(Rejected(str(file), number, row_defect(error)))
         else:
             read.append((line.id, _answer(line)))
     if not read and not by_text:
-        raise UserError(f"predictions={file} has no readable prediction: {reason}")
+        raise UserError(f"predictions={file} has no readable prediction: {first_reason or 'it is empty'}")
     return Predictions(read, by_text)
 
 

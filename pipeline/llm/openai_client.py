@@ -215,7 +215,8 @@ def _describe(error: Exception) -> str:
         return "no connection in time"
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    reason = str(error).replace(" ssl:default", "")  # aiohttp adds it also for http
+    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__
 
 
 @lru_cache(maxsize=1024)

@@ -34,6 +34,7 @@ from yarl import URL
 from pipeline.errors import ServiceError
 from pipeline.net.http_connections import KEEP_ALIVE_S, ReplyTooLarge, Response
 from pipeline.net.server_stats import ServerKind, ServerStats
+from pipeline.text import counted
 
 _log = logging.getLogger(__name__)
 
@@ -255,7 +256,8 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             if not tried:
                 problem = "; ".join(map(_idle_because, self.servers))
         # Raised outside the `except`: the errors of aiohttp hold the request's headers, and so the account.
-        raise ServiceError(f"no {self.kind} server gave a usable answer (rounds: {round + 1}); last failure: {problem}")
+        tried_times = counted(round + 1, "time")
+        raise ServiceError(f"no {self.kind} server gave a usable answer (tried {tried_times}); last failure: {problem}")
 
     def admit_by(self, check: AdmissionCheck, checked: Collection[Server]) -> None:
         """Run `check` on every server that recovers. Servers that are not in `checked` become unhealthy now."""

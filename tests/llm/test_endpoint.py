@@ -177,7 +177,7 @@ class TestFailures:
     async def test_retries_are_limited_and_the_error_has_the_last_failure(self, server: Any) -> None:
         server.default = server.fail(500, "out of memory")
         async with model(server, max_retries=2) as llm:
-            with pytest.raises(ServiceError, match=r"rounds: 3\); last failure: .* answered 500: out of memory"):
+            with pytest.raises(ServiceError, match=r"tried 3 times\); last failure: .* answered 500: out of memory"):
                 await llm.complete(call())
         assert len(server.bodies) == 3
 
