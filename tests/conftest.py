@@ -18,7 +18,7 @@ from tests.support import refuse
 
 _ROOT = Path(__file__).resolve().parent.parent
 
-settings.register_profile("quick", max_examples=8)  # for `make test`; a property is tested with 100 values otherwise
+settings.register_profile("quick", max_examples=5)  # for `make test`; a property is tested with 100 values otherwise
 settings.register_profile("large", max_examples=100_000, deadline=None)  # for `make test-large`
 
 _MARKER_OF_FIXTURE = {

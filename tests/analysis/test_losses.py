@@ -104,7 +104,7 @@ NOT_ASKED: dict[str, str] = {
     "rag.read": "it reads the documents of a graph with attributes",
 }
 """Roles that a run of the oracle on this graph does not ask, and why."""
-QUICK = ("tog.relations", "srp.answer")
+QUICK = ("tog.relations",)
 TYPES = "[1-hop,2-hop,3-hop,4-hop]"
 """Types whose gold paths say everything: the others also compare values, which no gold path holds."""
 

@@ -15,6 +15,7 @@ from tests.cli.conftest import WORLD, Kgqa
 ERRING = (*WORLD, "llm=oracle", "llm.error_rate=0.3", "run.dir=run")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "method", [pytest.param(each, marks=[] if each == "r3" else pytest.mark.exhaustive) for each in ABLATIONS]
 )

@@ -97,6 +97,7 @@ def test_another_base_reverses_the_differences(runs: Path, kgqa: Kgqa) -> None:
     assert back["p_value"] == pytest.approx(there["p_value"])
 
 
+@pytest.mark.exhaustive
 def test_all_configurations_of_a_run_are_compared_and_their_p_values_corrected(kgqa: Kgqa) -> None:
     words = (*WORLD, "run.limit=60", "method=parog", "llm=oracle", "llm.error_rate=0.3", "run.dir=run")
     assert kgqa("ablations", *words).code == 0

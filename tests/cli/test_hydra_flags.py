@@ -14,7 +14,7 @@ from pipeline import config
 from pipeline.cli.hydra_flags import take
 from tests.cli.conftest import WORLD
 from tests.cli.support import Kgqa
-from tests.support import KGQA, METHODS
+from tests.support import KGQA, METHODS, sampled
 
 
 def test_cfg_prints_the_composed_configuration_and_runs_nothing(kgqa: Kgqa, tmp_path: Path) -> None:
@@ -74,7 +74,9 @@ def test_every_command_prints_its_own_configuration(command: str, key: str, kgqa
     assert key in yaml.safe_load(kgqa(*command.split(), "--cfg", "job").out)
 
 
-@pytest.mark.parametrize(("what", "found"), [("searchpath", "mine"), ("defaults", "method/srp"), ("", "Hydra 1")])
+@pytest.mark.parametrize(
+    ("what", "found"), sampled([("searchpath", "mine"), ("defaults", "method/srp"), ("", "Hydra 1")])
+)
 def test_info(what: str, found: str, environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     words = ["--config-dir", "mine", *filter(None, ["--info", what])]

@@ -21,7 +21,7 @@ from pipeline.llm.embedded.llama import Llama
 from pipeline.llm.embedded.reply import Reply
 from pipeline.traces.folder import RunFolder
 from tests.cli.support import Kgqa
-from tests.support import KGQA
+from tests.support import KGQA, sampled
 
 QUESTIONS, ANSWERED, CONCURRENCY = 24, 16, 4
 # The signal comes when 13 to 16 replies are read: one shard is finished, and the next has begun.
@@ -33,7 +33,7 @@ RAY = ["engine=ray", "engine.workers=1", *LOCAL]
 @pytest.mark.parametrize(
     "engine", [pytest.param(LOCAL, id="local"), pytest.param(RAY, id="ray", marks=pytest.mark.exhaustive)]
 )
-@pytest.mark.parametrize("sent", EXIT_CODES)
+@pytest.mark.parametrize("sent", sampled(EXIT_CODES))
 def test_a_signal_ends_a_run_and_the_same_command_finishes_it(
     engine: list[str],
     sent: signal.Signals,
@@ -155,7 +155,7 @@ RESUMED = ("evaluate", "sweep", "ablations", "reproduce", "collect arg", "collec
 TRAINED = ("train arg", "train parog", "train rog", "train bundled-model", "train improve")
 
 
-@pytest.mark.parametrize("sent", EXIT_CODES)
+@pytest.mark.parametrize("sent", sampled(EXIT_CODES))
 @pytest.mark.parametrize("name", COMMANDS)
 def test_only_a_command_that_can_be_continued_says_so(
     name: str, sent: signal.Signals, capsys: pytest.CaptureFixture[str]

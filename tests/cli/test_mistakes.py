@@ -462,6 +462,7 @@ def test_a_full_disk_is_reported(monkeypatch: pytest.MonkeyPatch, kgqa: Kgqa) ->
     assert kgqa("evaluate").sentence == "run/traces/shard-00000.parquet: No space left on device"
 
 
+@pytest.mark.exhaustive
 def test_a_job_script_reports_the_same_error_as_the_command(environment: dict[str, str], tmp_path: Path) -> None:
     script = str(Path(__file__).parents[2] / "jobs" / "evaluate.py")
     for command in ([*KGQA, "evaluate"], [sys.executable, script]):

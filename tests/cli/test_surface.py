@@ -101,7 +101,7 @@ def test_the_version(kgqa: Kgqa) -> None:
     assert kgqa("--version").out.strip() == version("kgqa-pipeline")
 
 
-@pytest.mark.parametrize("command", sampled(COMMANDS))
+@pytest.mark.parametrize("command", sampled(COMMANDS, every=8))
 @pytest.mark.parametrize("word", ["--help", "-h"])
 def test_a_commands_help_lists_its_groups_and_no_other(command: str, word: str, kgqa: Kgqa) -> None:
     shown = kgqa(*command.split(), word)
@@ -187,7 +187,7 @@ def test_the_groups_are_those_of_the_folder() -> None:
     assert found == GROUPS
 
 
-@pytest.mark.parametrize("choice", sampled(CHOICES))
+@pytest.mark.parametrize("choice", sampled(CHOICES, every=8))
 def test_every_choice_composes_and_builds(choice: str) -> None:
     words = [choice, *NEEDS.get(choice, ())]
     try:

@@ -14,6 +14,8 @@ import pytest
 from pipeline.papers.comparison_systems import comparison_systems, why_not_run
 from pipeline.papers.published import published_figures
 
+pytestmark = pytest.mark.exhaustive
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

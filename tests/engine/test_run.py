@@ -290,6 +290,7 @@ def test_a_run_that_reuses_another_makes_none_of_its_calls(tmp_path: Path) -> No
     assert rows(tmp_path / "again").drop(ignored).equals(rows(tmp_path / "first").drop(ignored))
 
 
+@pytest.mark.exhaustive
 def test_reusing_a_shallower_run_makes_only_the_new_calls(tmp_path: Path) -> None:
     words = ("llm.error_rate=0.3", "run.limit=40")
     alone = run(resolve(tmp_path / "alone", *words, "method.retries=2"))

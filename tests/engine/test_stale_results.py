@@ -533,6 +533,7 @@ def test_a_run_of_an_older_version_without_these_digests_is_resumed(project: Pro
     assert "nothing to run" in project.run("method=srp", "llm=similarity")
 
 
+@pytest.mark.exhaustive
 def test_the_digest_of_a_method_is_of_its_files_and_its_prompts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

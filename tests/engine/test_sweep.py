@@ -162,6 +162,7 @@ def test_a_key_of_the_whole_run_has_one_value(tmp_path: Path) -> None:
         run(tmp_path, ("engine.concurrency=1",), ("engine.concurrency=2",))
 
 
+@pytest.mark.exhaustive
 def test_an_extended_sweep_makes_only_the_new_calls(tmp_path: Path) -> None:
     def points(depths: range) -> list[tuple[str, ...]]:
         return [(f"method={method}", f"method.depth={depth}") for method in ("srp", "r3") for depth in depths]

@@ -8,20 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import wandb
-from mlflow.tracking import MlflowClient
-from wandb.proto.wandb_internal_pb2 import Record
 
 from pipeline.errors import ServiceError
 from pipeline.export.exported_run import ExportedConfiguration
 from pipeline.export.formats import export
 from pipeline.export.tracking import tracked_run
 
+pytestmark = pytest.mark.exhaustive
+
 
 def test_mlflow_has_parameters_metrics_and_tags_once(exported: ExportedConfiguration, tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     for _ in range(2):  # the second export replaces the first
         (line,) = export([exported], "mlflow", uri)
+    from mlflow.tracking import MlflowClient  # it takes seconds, in each process that collects tests
+
     client, tracked = MlflowClient(tracking_uri=uri), tracked_run(exported)
     experiment = client.get_experiment_by_name("kgqa")
     (run,) = client.search_runs([experiment.experiment_id])
@@ -39,8 +40,10 @@ def test_an_unknown_store_of_mlflow_is_one_sentence(exported: ExportedConfigurat
         export([exported], "mlflow", "nowhere://x")
 
 
-def records(file: Path) -> list[Record]:
+def records(file: Path) -> list[Any]:
     """The records that a run of the offline mode would upload: LevelDB's log format after a header of 7 bytes."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
     data, at, parts, found = file.read_bytes(), 7, b"", []
     while at + 7 <= len(data):
         if 32_768 - at % 32_768 < 7:  # the rest of a block is padding
@@ -64,6 +67,8 @@ def test_weights_and_biases_has_config_summary_and_tags(
         monkeypatch.setenv(name, value)
     (line,) = export([exported], "wandb", "team/project")
     assert line.startswith(f"{exported.name} is a run of the project team/project")
+    import wandb
+
     wandb.teardown()  # as at the end of a process: until then, the file may lack its last records
     (file,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     tracked = tracked_run(exported)

@@ -21,6 +21,8 @@ from pipeline import config
 from pipeline.cli.main import main
 from pipeline.engine.run import Configuration, execute
 
+pytestmark = pytest.mark.exhaustive
+
 ARGUMENTS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1800,1000"),

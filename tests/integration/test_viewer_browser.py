@@ -27,10 +27,7 @@ from tests.viewer.support import LONG, METHODS, QUESTIONS, make_hostile, make_ru
 
 AXE = Path(__file__).resolve().parents[1] / "viewer" / "axe" / "axe.min.js"
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"], "resultTypes": ["violations"]}
-SCREENS = [
-    (400, "dark"),
-    *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((400, "light"), (1280, "dark"), (1280, "light"))),
-]
+SCREENS = [(width, scheme) for width in (400, 1280) for scheme in ("light", "dark")]
 
 
 @pytest.fixture(scope="module")
@@ -267,6 +264,7 @@ def test_the_step_that_was_asked_for_last_stays_open(view: View, wrong: Mapping[
     assert view.text(".opened-head h3").startswith("Step 1: ")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("width", "scheme"), SCREENS)
 def test_the_checker_finds_nothing_serious_and_nothing_is_wider_than_the_screen(
     width: int, scheme: str, view: View, wrong: Mapping[int, str]

@@ -78,6 +78,7 @@ def test_other_parts_are_bundles_in_which_ray_starts_them() -> None:
     assert default(ServedModel, model="m", replicas=3, tensor_parallel=2, resources={"CPU": 4}).cpus == 3 * 2 * 4
 
 
+@pytest.mark.exhaustive
 def test_arguments_of_the_engine_are_words_of_vllms_command_line() -> None:
     pytest.importorskip("vllm")
     from vllm.engine.arg_utils import AsyncEngineArgs

@@ -250,7 +250,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[type[Prompt[Any]]
     runs += [(default(Oracle), default(Budget, max_kg_queries=few), sample()[:2]) for few in (0, 1, 3)]
     books = tmp_path_factory.mktemp("grbench")
     write_grbench(books, books=60)
-    asked = list(islice(default(GRBench, path=books, domain="goodreads").examples(refuse), 8))
+    asked = list(islice(default(GRBench, path=books, domain="goodreads").examples(refuse), 4))
     graphs = [*[None] * len(runs), default(GRBenchGraph, path=books, domain="goodreads")]
     runs.append((erring, default(Budget), asked))
     everything: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]] = defaultdict(list)

@@ -93,7 +93,7 @@ def test_damaged_replies_are_read_or_refused(prompt: Prompt[Any], data: st.DataO
         read(prompt, text)
 
 
-@pytest.mark.parametrize("prompt", sampled(PROMPTS), ids=lambda prompt: prompt.role)
+@pytest.mark.parametrize("prompt", sampled(PROMPTS, every=8), ids=lambda prompt: prompt.role)
 def test_a_piece_that_is_repeated_many_times_is_read_or_refused(prompt: Prompt[Any]) -> None:
     opening = "Final Path: Retained sequences:\n1. [<NO_ANSWER> answer is {"
     for piece in PIECES:

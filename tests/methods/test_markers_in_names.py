@@ -17,7 +17,7 @@ from rich.console import Console
 from pipeline import config
 from pipeline.engine.run import Configuration, execute
 from tests.methods.markers import MARKERS, PLACES, write_world
-from tests.support import LARGE, METHODS, PRESETS, sampled
+from tests.support import LARGE, METHODS, PRESETS
 
 SWITCHES = ["method=arg method.facts=walk", "method=pog method.calls=batched", "method=r3 method.calls_per_step=1"]
 """Configurations with markers or with rules of reading that no preset has."""
@@ -67,10 +67,9 @@ def markers_of(family: str, of: Sequence[str]) -> list[str]:
     return [marker for marker in MARKERS[family] if "relations" not in of or "#" not in marker]
 
 
-@pytest.mark.parametrize(
-    "of", ["relations", *(pytest.param(of, marks=pytest.mark.exhaustive) for of in ("entities", "questions"))]
-)
-@pytest.mark.parametrize("family", sampled(MARKERS))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("of", ["relations", "entities", "questions"])
+@pytest.mark.parametrize("family", MARKERS)
 def test_names_made_of_markers_change_no_score(family: str, of: str, innocent: Scores, tmp_path: Path) -> None:
     place = PLACES["after" if of == "questions" else "alone"]
     words = write_world(tmp_path, markers_of(family, [of]), place, of=[of])

@@ -45,6 +45,7 @@ def test_references_of_the_synthetic_world_can_be_loaded_by_a_run(
         assert asyncio.run(nearest(file, f"{known.masked_question}, please")) == known.question
 
 
+@pytest.mark.exhaustive
 def test_held_out_questions_do_not_become_references(tmp_path: Path, shared_data: Path) -> None:
     folder = shared_data / "freebase-slice"
     with gzip.open(folder / "webqsp.test.jsonl.gz", "rt", encoding="utf-8") as file:

@@ -65,6 +65,7 @@ async def test_a_small_graph_can_be_compressed(size: int) -> None:
         assert (await index.search(nodes.texts[id], 3))[0] == id
 
 
+@pytest.mark.exhaustive
 async def test_measures_its_recall_and_reads_it_back(tmp_path: Path) -> None:
     nodes = graph()
     assert approximate(nodes, LexicalEncoder(), tmp_path).stored() is None

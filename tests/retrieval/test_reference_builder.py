@@ -200,6 +200,7 @@ async def test_without_questions_the_base_is_empty(films: EmbeddedGraph) -> None
     assert (base.references, report.clusters) == ((), 0)
 
 
+@pytest.mark.exhaustive
 async def test_topic_entities_without_a_name_get_the_graphs_name(shared_data: Path) -> None:
     class Named(EmbeddedGraph):
         async def labels(self, ids: Sequence[str]) -> Batch[str, str | None]:
