@@ -21,6 +21,7 @@ from pipeline.cli.benchmarks.viewer import viewer
 from pipeline.cli.main import main
 
 
+@pytest.mark.exhaustive
 async def test_measures_three_clients_against_one_server() -> None:
     figures = await measure_client(calls=128, in_flight=8)
     assert all(value > 0 for value in figures.values())

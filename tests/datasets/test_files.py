@@ -182,6 +182,7 @@ def test_the_error_for_a_bad_triple_names_its_line(tmp_path: Path, bad: bytes) -
         list(delimited_triples(file, "\t"))
 
 
+@pytest.mark.exhaustive
 def test_questions_are_streamed(tmp_path: Path) -> None:
     questions = tmp_path / "q.jsonl.gz"
     row = json.dumps({"question": "w" * 2000, "topic_entities": ["a"], "answers": ["b"]})

@@ -35,6 +35,7 @@ from tests.methods.pog_prompts import (
     SHOWN,
     STATUS,
 )
+from tests.support import sampled
 
 PIECES = [
     *COMMON,
@@ -60,7 +61,7 @@ def test_damaged_replies_are_read_or_refused(prompt: Prompt[Any], data: st.DataO
         read(prompt, text)
 
 
-@EACH_PROMPT
+@pytest.mark.parametrize("prompt", sampled(PROMPTS), ids=lambda prompt: prompt.role)
 def test_a_piece_that_is_repeated_many_times_is_read_or_refused(prompt: Prompt[Any]) -> None:
     for piece in PIECES:
         read(prompt, '{"sufficient": true, "answers": [' + piece * (100_000 // len(piece)))
