@@ -331,7 +331,11 @@ class EndpointModel(CallConfig, OneModel):
             log.warning("no list of models: %s; continuing with llm.model=%s, unchecked", problem, self.model)
             return self.model, self._identity({"id": self.model})
         if reply.status != 200:
-            named = "; if it has no list of models, name its model with llm.model" if reply.status in _NO_LIST else ""
+            named = (
+                "; if it has no list of models, name its model with llm.model"
+                if reply.status in _NO_LIST and not self.model
+                else ""
+            )
             ends = "llm.base_urls must end in the API's prefix, usually /v1"
             raise UserError(f"{self._client.explain(reply)}; {ends}{named}")
         cards = {card["id"]: card for card in MODEL_LIST.validate_json(reply.body, strict=True)["data"]}

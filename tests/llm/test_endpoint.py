@@ -486,7 +486,7 @@ class TestOpening:
             assert llm.identity == "tiny"
         assert f"answered {status}" in caplog.text
         assert "continuing with llm.model=tiny, unchecked" in caplog.text
-        with pytest.raises(UserError, match=f"answered {status}"):
+        with pytest.raises(UserError, match=f"answered {status}: .*; if it has no list of models, .* with llm.model"):
             await model(server).__aenter__()
 
     async def test_servers_of_different_models_are_refused(self, servers: list[Any]) -> None:
