@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 
 _PLAIN = re.compile(r"[\w./:@+-]+", re.ASCII)
@@ -25,12 +26,8 @@ def override(key: str, value: object) -> str:
 
 
 def shell_override(key: str, value: object) -> str:
-    """Return `key=value` as a command line takes it."""
-    return in_shell(override(key, value))
-
-
-def in_shell(word: str) -> str:
-    """Return a word as a shell takes it, without quotes where it needs none."""
+    """Return `key=value` as a shell takes it, without quotes where it needs none."""
+    word = override(key, value)
     return word if _SHELL_PLAIN.fullmatch(word) else shlex.quote(word)
 
 
@@ -44,13 +41,14 @@ def readable(word: str) -> str:
     if not found or _STRUCTURE.match(found[2]):
         return word
     key, value = found[1], os.path.expanduser(found[2])
-    return word if value == found[2] and (_PLAIN.fullmatch(value) or _is_read(word)) else f"{key}={_quoted(value)}"
+    return word if value == found[2] and (_PLAIN.fullmatch(value) or _parsed(word)) else f"{key}={_quoted(value)}"
 
 
 def literal_value(word: str) -> str:
     """Return the value of an override as a text, also one that Hydra would read as something else."""
     text = word.partition("=")[2]
-    value = OverridesParser.create().parse_override(word).value() if _is_read(word) else None
+    parsed = _parsed(word)
+    value = parsed.value() if parsed else None
     return value if isinstance(value, str) else text
 
 
@@ -63,12 +61,12 @@ def not_an_override(word: str, form: str = "key=value") -> str:
     return f"'{word}' is not of the form {form}: check its brackets and quotes, or write {literal} for this text"
 
 
-def _is_read(word: str) -> bool:
+def _parsed(word: str) -> Override | None:
+    """Return a word as Hydra reads it; None if it cannot."""
     try:
-        OverridesParser.create().parse_override(word)
+        return OverridesParser.create().parse_override(word)
     except HydraException:
-        return False
-    return True
+        return None
 
 
 def _text(value: object) -> str:

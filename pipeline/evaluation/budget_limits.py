@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
-from pipeline.evaluation.unreadable import at_most_text, share_text
+from pipeline.evaluation.unreadable import at_most_text, named_shares, share_text
 
 _MUCH = 0.01
 """A share above which a difference between configurations may come from the limit."""
-_NAMED = 3
 
 
 def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
@@ -24,40 +23,34 @@ def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
         return f"{share_text(shares[0])} of the questions met a limit of budget"
     if not high:
         return f"{at_most_text(max(shares))} of the questions of each configuration met a limit of budget"
-    named = ", ".join(f"{share_text(share)} in {each.number}" for share, each in high[:_NAMED])
-    more = f" and in {len(high) - _NAMED:,} more" if len(high) > _NAMED else ""
-    return f"configurations whose questions met a limit of budget, which may decide their scores: {named}{more}"
+    named = named_shares([(share, each.number) for share, each in high])
+    return f"configurations whose questions met a limit of budget, which may decide their scores: {named}"
 
 
 def cut_replies_line(summaries: Sequence[ConfigurationSummary]) -> str:
     """Say which share of the replies ended at the number of tokens that they were allowed; empty if none did."""
-    shares = {each.number: share for each in summaries if (share := _cut_share(each))}
-    if not shares:
-        return ""
-    highest = sorted(shares, key=lambda number: (-shares[number], number))
-    texts = [share_text(shares[number]) + (f" in {number}" if len(summaries) > 1 else "") for number in highest]
-    more = f" and in {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
-    named = ", ".join(texts[:_NAMED])
-    return f"replies that were cut off at the number of tokens that the method or the model allows: {named}{more}"
-
-
-def _cut_share(summary: ConfigurationSummary) -> float:
-    """Return the share of the model calls whose replies were cut; 0 if that is not known."""
-    calls, cut = summary.counters.get("llm_calls"), summary.counters.get("replies_cut")
-    return cut / calls if calls and cut else 0.0
+    shares = _shares(summaries, "replies_cut", lambda summary: summary.counters.get("llm_calls"))
+    said = "replies that were cut off at the number of tokens that the method or the model allows"
+    return f"{said}: {shares}" if shares else ""
 
 
 def without_plan_line(summaries: Sequence[ConfigurationSummary]) -> str:
     """Say for which share of the questions PARoG could use no plan; empty if it used every plan."""
-    met = [each for each in summaries if each.counters.get("without_plan")]
-    shares = [(each.counters["without_plan"] / each.answered, each.number) for each in met]
-    if not shares:
-        return ""
-    shares.sort(key=lambda pair: (-pair[0], pair[1]))
-    texts = [share_text(share) + (f" in {number}" if len(summaries) > 1 else "") for share, number in shares]
-    more = f" and in {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
-    named = ", ".join(texts[:_NAMED])
-    return f"questions without a plan that could be used, so that the question itself was the plan: {named}{more}"
+    shares = _shares(summaries, "without_plan", lambda summary: summary.answered)
+    said = "questions without a plan that could be used, so that the question itself was the plan"
+    return f"{said}: {shares}" if shares else ""
+
+
+def _shares(
+    summaries: Sequence[ConfigurationSummary], counter: str, total: Callable[[ConfigurationSummary], float | None]
+) -> str:
+    """Return the shares of a counter in its totals, the highest first; empty if all are zero or not known."""
+    counted = ((each.counters.get(counter), total(each), each.number) for each in summaries)
+    known = [(count / of, number) for count, of, number in counted if count and of]
+    shares = sorted(known, key=lambda pair: (-pair[0], pair[1]))
+    if len(summaries) > 1:
+        return named_shares(shares)
+    return share_text(shares[0][0]) if shares else ""
 
 
 def limited_share(summary: ConfigurationSummary) -> float | None:

@@ -29,9 +29,8 @@ def unreadable_line(summaries: Sequence[ConfigurationSummary]) -> str:
         return f"{share_text(shares[0])} of the model's replies could not be used{decides}"
     if not high:
         return f"{range_text(shares)} of the model's replies of a configuration could not be used"
-    named = ", ".join(f"{share_text(each.unreadable_share or 0)} in {each.number}" for each in high[:_NAMED])
-    more = f" and in {len(high) - _NAMED:,} more" if len(high) > _NAMED else ""
-    return f"replies that could not be used, which may decide the score of the configuration: {named}{more}"
+    named = named_shares([(each.unreadable_share or 0.0, each.number) for each in high])
+    return f"replies that could not be used, which may decide the score of the configuration: {named}"
 
 
 def much_unreadable(summaries: Sequence[ConfigurationSummary]) -> list[ConfigurationSummary]:
@@ -47,6 +46,12 @@ def share_text(share: float) -> str:
     if 0.9995 <= share < 1:
         return "more than 99.9 %"
     return f"{100 * share:.1f} %"
+
+
+def named_shares(shares: Sequence[tuple[float, int]]) -> str:
+    """Format the first shares with the numbers of their configurations, and say of how many others there are."""
+    named = ", ".join(f"{share_text(share)} in {number}" for share, number in shares[:_NAMED])
+    return f"{named} and in {len(shares) - _NAMED:,} more" if len(shares) > _NAMED else named
 
 
 def range_text(shares: Sequence[float]) -> str:
