@@ -246,11 +246,11 @@ def sample() -> list[Example]:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]]:
     """The prompts of each class that were asked, each with the reply of a simulated model."""
     erring = default(Oracle, error_rate=0.3, malformed_rate=0.1)
-    runs = [(erring, default(Budget), sample()), (default(Similarity), default(Budget), sample()[:2])]
-    runs += [(default(Oracle), default(Budget, max_kg_queries=few), sample()[:1]) for few in (0, 1, 3)]
+    runs = [(erring, default(Budget), sample()), (default(Similarity), default(Budget), sample()[:3])]
+    runs += [(default(Oracle), default(Budget, max_kg_queries=few), sample()[:2]) for few in (0, 1, 3)]
     books = tmp_path_factory.mktemp("grbench")
     write_grbench(books, books=60)
-    asked = list(islice(default(GRBench, path=books, domain="goodreads").examples(refuse), 4))
+    asked = list(islice(default(GRBench, path=books, domain="goodreads").examples(refuse), 8))
     graphs = [*[None] * len(runs), default(GRBenchGraph, path=books, domain="goodreads")]
     runs.append((erring, default(Budget), asked))
     everything: dict[type[Prompt[Any]], list[tuple[Prompt[Any], str]]] = defaultdict(list)
