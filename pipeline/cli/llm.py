@@ -60,7 +60,7 @@ def _overrides(sections: Mapping[str | None, Mapping[str, Any]], prompts: Mappin
         return f"[{','.join(keys['base_urls'])}]"
 
     default = sections[None]
-    words = ["llm=endpoint", f"llm.base_urls={urls(default)}", f"llm.model={default['model']}"]
+    words = ["llm=endpoint", f"llm.base_urls={urls(default)}", config.shell_override("llm.model", default["model"])]
     words += [f"llm.prompt_style={prompts[None]}"] if prompts[None] != "full" else []
     own = [
         f"{role}: {{model: {keys['model']}, base_urls: {urls(keys)}, prompt_style: {prompts[role]}}}"

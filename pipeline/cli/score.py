@@ -21,6 +21,7 @@ from pipeline.evaluation.predictions import read_predictions, score_predictions
 from pipeline.evaluation.score_file import full_score_tables
 from pipeline.papers.paper_rules import compare_rules, rules_table
 from pipeline.papers.published_results import read_published_line
+from pipeline.text import kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 
@@ -43,7 +44,8 @@ def run(arguments: Arguments) -> Output:
             raise UserError(f"{given[0]} is about a file of predictions: give a run or predictions=FILE, not both")
         if Path(arguments.words[0]).is_file():
             file = arguments.words[0]
-            raise UserError(f"{file} is a file: kgqa score predictions={file} scores a file of predictions")
+            command = kgqa("score", config.override("predictions", file))
+            raise UserError(f"{file} is a file: {command} scores a file of predictions")
         folder = RunFolder(storage_path(arguments.words[0]))
         return _score_run(folder, arguments.overrides)
     composed = _compose(arguments.overrides)

@@ -201,7 +201,7 @@ def _refuse_other(folder: RunFolder, what: str, before: object, now: object, lab
     """Raise UserError unless a part of a run is the one that it began with. `label` is that of the run's model."""
     if before != now:
         ways = ways_out(folder, keeps_calls=not (what == "graph" and replies_from_gold(label)))
-        facts = ", as its facts have changed" if what == "graph" else ""
+        facts = ", which has other facts" if what == "graph" else ""
         raise UserError(f"{folder.path} began with the {what} {before}, but now it is {now}{facts}. {ways}")
 
 

@@ -88,7 +88,7 @@ class Worker:
         self._slots = asyncio.Semaphore(configs[0]["engine"]["concurrency"])
         self._open = OpenShards(configs[0]["engine"])
         self._writing = asyncio.Semaphore(1)
-        """One shard is written at a time, as a thread that converts rows takes turns with the loop."""
+        """One shard is written at a time: each thread that converts rows slows the event loop down."""
         self._lag_s = 0.0
         self._storage_error: str | None = None
         """Set when the run folder could not store a call: the run is about to end."""

@@ -34,6 +34,7 @@ from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.relation_labels import labelled_nodes, offered_relations, shown_names
 from pipeline.kg.vocabulary import GraphVocabulary
 from pipeline.rdf_terms import Terms
+from pipeline.text import kgqa
 from pipeline.types import RUNTIME_ONLY, Direction, EntityId, LiteralNode, Node, Question, Relation, Triple
 
 _log = logging.getLogger(__name__)
@@ -278,9 +279,8 @@ class EmbeddedGraph:
 
 def _open_store(path: Path) -> ox.Store:
     if not path.is_dir():
-        raise UserError(
-            f"kg.store={path} is not a folder; create it with `kgqa graph load target=oxigraph output={path}`"
-        )
+        command = kgqa("graph", "load", "target=oxigraph", f"output={path}")
+        raise UserError(f"kg.store={path} is not a folder; create it with `{command}`")
     try:
         # Read-only, so that all workers of one machine can share it.
         return ox.Store.read_only(str(path))

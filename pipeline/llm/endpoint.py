@@ -333,7 +333,7 @@ class EndpointModel(CallConfig, OneModel):
         if reply.status != 200:
             named = (
                 "; if it has no list of models, name its model with llm.model"
-                if reply.status in _NO_LIST and not self.model
+                if reply.status in _NO_LIST and self.model is None
                 else ""
             )
             ends = "llm.base_urls must end in the API's prefix, usually /v1"
