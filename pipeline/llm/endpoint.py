@@ -7,7 +7,6 @@ import logging
 import math
 import os
 import re
-import zlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -274,8 +273,7 @@ class EndpointModel(CallConfig, OneModel):
             CHAT_REPLY,
             partial(_defect, candidates=call.sampling.candidates, tokens=tokens),
         )
-        has_affinity = self.question_affinity and call.question
-        affinity = zlib.crc32(call.question.encode()) if has_affinity else None
+        affinity = call.question if self.question_affinity and call.question else None
         return await self._client.ask(request, affinity=affinity)
 
     def _body(self, call: Call) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Any]):
         """Send one request. Model servers get so many that they have connections of their own."""
         return await self._connections.post(url, data)
 
-    async def ask(self, request: Request[T], *, affinity: int | None = None) -> T:
+    async def ask(self, request: Request[T], *, affinity: str | None = None) -> T:
         """Return the validated reply to a request.
 
         Raises ContextOverflow, or ServiceError if the servers fail or refuse the request.

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import math
 import random
 import time
-import zlib
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -57,8 +57,6 @@ _REJECTED_RECHECK_S = 30.0
 class Server(ServerStats):
     """One server of a client: its statistics, its health and its outstanding requests."""
 
-    place: int = field(init=False)
-    """A number of the URL, which is the same in every process."""
     slots: contextlib.AbstractAsyncContextManager[Any] = field(kw_only=True)
     """Limits the requests that are sent at the same time."""
     outstanding: int = 0
@@ -74,9 +72,6 @@ class Server(ServerStats):
     """The `Server` header of the last probe's response."""
     requests: set[asyncio.Timeout] = field(default_factory=set)
     """Those that were sent and have no response yet."""
-
-    def __post_init__(self) -> None:
-        self.place = zlib.crc32(self.url.encode())
 
     @property
     def rest_s(self) -> float:
@@ -226,7 +221,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             self._joined.set()
             self._recovered.set()
 
-    async def send(self, request: RequestT, *, only: Server | None = None, affinity: int | None = None) -> ReplyT:
+    async def send(self, request: RequestT, *, only: Server | None = None, affinity: str | None = None) -> ReplyT:
         """Send a request until a server answers.
 
         `only` names the one server to ask, healthy or not. Requests with the same `affinity` prefer the same server.
@@ -359,7 +354,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             _log.log(level, message, self.kind, server.url, asked_s, rest_s)
         server.resting_until = max(server.resting_until, time.monotonic() + rest_s)
 
-    def _pick(self, tried: Collection[Server], only: Server | None, affinity: int | None) -> Server | None:
+    def _pick(self, tried: Collection[Server], only: Server | None, affinity: str | None) -> Server | None:
         """Return the server for the next attempt of a round, or None if no untried one is available."""
         if only is not None:
             return None if tried else only
@@ -370,8 +365,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         least = min(available, key=_load)
         if affinity is None:
             return least
-        # By rendezvous: a server that joins or leaves moves only the requests that prefer it.
-        favourite = max(self.servers, key=lambda server: hash((affinity, server.place)))
+        favourite = preferred_server(affinity, self.servers)
         # A known prefix saves a prefill, which is worth a slightly longer queue.
         if favourite in available and favourite.outstanding <= least.outstanding + 2 + least.outstanding // 4:
             return favourite
@@ -479,3 +473,13 @@ def _slots(limit: int | None) -> contextlib.AbstractAsyncContextManager[Any]:
 
 def _load(server: Server) -> tuple[int, float]:
     return server.outstanding, random.random()
+
+
+def preferred_server(affinity: str, servers: Iterable[Server]) -> Server:
+    """Return the server that requests with this affinity prefer, in every process the same (rendezvous hashing).
+
+    Each server is preferred by about the same number of affinities. A server that joins or leaves moves only the
+    requests that prefer it.
+    """
+    # Python's hash of a tuple is too weak here: it gives some servers twice their part.
+    return max(servers, key=lambda server: hashlib.blake2b(f"{affinity} {server.url}".encode(), digest_size=8).digest())
