@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mimetypes
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -105,8 +106,15 @@ def _by_hops(groups: Sequence[Group]) -> Iterator[str]:
 
 
 def _take_output(arguments: Arguments) -> str | None:
-    """Return `output`, literally: a file may have a name with characters that are special in an override."""
+    """Return `output`, literally: a file may have a name with characters that are special in an override.
+
+    Raises UserError for the name of another kind of file, such as `report.pdf`.
+    """
     literal = [word for word in arguments.overrides if word.startswith("output=")]
     others = [word for word in arguments.overrides if word not in literal]
     composed: str | None = replace(arguments, overrides=others).compose()["output"]
-    return config.literal_value(literal[-1]) if literal else composed
+    output = config.literal_value(literal[-1]) if literal else composed
+    kind, _ = mimetypes.guess_type(output or "", strict=False)
+    if kind not in (None, "text/html"):
+        raise UserError(f"output={output}: the report is an HTML page, so its name must end in .html")
+    return output

@@ -105,7 +105,7 @@ def read_examples(
         except (BadRow, ValidationError, UnicodeDecodeError) as error:
             rejected = Rejected(str(file), number, _reason(error))
             reject(rejected)
-            refusal = refusal or f"row {number}: {rejected.reason}"
+            refusal = refusal or f"row {number}: {rejected.reason}{_array_advice(row)}"
             refused += 1
             if refused == _MAX_LEADING_BAD_ROWS and not seen:
                 break
@@ -114,6 +114,12 @@ def read_examples(
             yield example
     if not seen:
         raise UserError(f"{file} is not a file of {what}: {refusal or 'it has no rows'}")
+
+
+def _array_advice(row: object) -> str:
+    """Return what to do if the first line of a file shows that it is a JSON array."""
+    is_array = isinstance(row, bytes) and row.lstrip().startswith(b"[")
+    return ". The file is a JSON array: write each of its objects on a line of its own (JSON Lines)" if is_array else ""
 
 
 def lines(file: AnyPath) -> Iterator[tuple[int, bytes]]:

@@ -132,6 +132,12 @@ def test_a_wrong_question_id_names_the_nearest_one(run: Run) -> None:
         run.question(f"{id}x")
 
 
+def test_an_id_with_another_number_is_not_suggested(run: Run) -> None:
+    id = run.questions.collect()["question_id"][0]
+    with pytest.raises(UserError, match=rf"has no finished question '{id}9'\. The first finished question is"):
+        run.question(f"{id}9")
+
+
 def test_a_wrong_configuration_names_the_highest_one(run: Run) -> None:
     id = run.questions.collect()["question_id"][0]
     for number in (2, -1):

@@ -105,6 +105,7 @@ def test_help(words: str, kgqa: Kgqa) -> None:
         ("output=x.html", "name what to read: kgqa report RUN"),
         ("run outptu=x.html", "unknown key 'outptu'. Did you mean 'output'?"),
         ("run output=no/such/folder.html", "output=no/such/folder.html cannot be written: No such file or directory"),
+        ("run output=x.pdf", "output=x.pdf: the report is an HTML page, so its name must end in .html"),
         ("run output=run", "output=run cannot be written: Is a directory"),
     ],
 )

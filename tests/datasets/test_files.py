@@ -81,6 +81,12 @@ def test_a_file_of_another_format_is_a_user_error(tmp_path: Path, text: str) -> 
         _read(tmp_path, text)
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_json_array_is_named_in_the_refusal(tmp_path: Path, indent: int | None) -> None:
+    with pytest.raises(UserError, match=r"The file is a JSON array: write each of its objects on a line of its own"):
+        _read(tmp_path, json.dumps([json.loads(_row("0"))], indent=indent))
+
+
 def test_reading_stops_after_100_leading_bad_rows(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text("x\n" * 500 + _row("0"))
     rejected: list[Rejected] = []
