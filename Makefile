@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # pip, not uv: uv resolves differently and does not find local wheels.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: install demo test test-all test-large system-packages golden lint format docs benchmark benchmark-compare clean
+.PHONY: install demo test test-all test-large system-packages golden lint compiled-tests format docs benchmark benchmark-compare clean
 
 install: .venv/installed
 
@@ -19,12 +19,14 @@ demo: .venv/installed
 	@echo 'Next, type: . $(BIN)/activate && kgqa losses runs/demo    (where the right answers were lost, and why)'
 
 # To run before each commit: all tests except the exhaustive ones, with one real instance of each component.
-test: .venv/installed-test system-packages lint
+test: .venv/installed-test system-packages
+	$(MAKE) --jobs=2 lint compiled-tests
 	$(BIN)/pytest -m "not exhaustive" --hypothesis-profile=quick -n 3 --durations=15
 
 # All tests. They start their own servers. Three processes share them, as tests wait for servers a part of their time.
 # Those of Ray and of real models run in one process.
-test-all: .venv/installed-test system-packages lint
+test-all: .venv/installed-test system-packages
+	$(MAKE) --jobs=2 lint compiled-tests
 	$(BIN)/pytest -n 3 --durations=30
 
 # The largest sizes, for a release: 10,000 questions over misbehaving servers, 10,000 changed run folders, 100,000
@@ -49,6 +51,10 @@ lint: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Rewrite the assertions of new tests once, on the processor that lint leaves free: each process of the tests would do it.
+compiled-tests: .venv/installed-test
+	$(BIN)/pytest --collect-only > /dev/null
 
 format: .venv/installed-test
 	$(BIN)/ruff format .

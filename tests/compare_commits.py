@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from scipy.stats import t as student
+import scipy
 
 from pipeline.cli.benchmarks.server import serving
 
@@ -117,7 +117,7 @@ def ratios(pairs: Sequence[tuple[Cost, Cost]]) -> dict[str, Ratio]:
     for name in Cost._fields:
         logarithms = [math.log(getattr(ours, name) / getattr(base, name)) for base, ours in pairs]
         mean, error = statistics.mean(logarithms), statistics.stdev(logarithms) / math.sqrt(len(pairs))
-        half = float(student.ppf(0.975, len(pairs) - 1)) * error
+        half = float(scipy.stats.t.ppf(0.975, len(pairs) - 1)) * error
         found[name] = Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
     return found
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from scipy.stats import binomtest
+import scipy
 
 from pipeline.config import default
 from pipeline.evaluation.statistics import benjamini_hochberg, holm
@@ -72,7 +72,7 @@ def test_the_figures_are_those_of_the_traces(runs: Path, kgqa: Kgqa) -> None:
     assert point["score"] == pytest.approx(bad["hits_at_1"].mean())
     assert point["difference"] == pytest.approx((won - lost) / 40)
     assert point["interval"][0] < point["difference"] < point["interval"][1] < 0
-    assert point["p_value"] == pytest.approx(binomtest(won, won + lost).pvalue)
+    assert point["p_value"] == pytest.approx(scipy.stats.binomtest(won, won + lost).pvalue)
     assert (point["test"], point["corrected_p"], point["verdict"]) == ("mcnemar", point["p_value"], "worse")
     for side, of in ((point["base_cost"], good), (point["cost"], bad)):
         assert side["calls"] == pytest.approx(of["llm_calls"].mean())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoModelForCausalLM
+import transformers
 
 from pipeline import config
 from pipeline.cli.main import main
@@ -81,7 +81,7 @@ def test_texts_are_collected_and_an_untrained_llama_is_created(
     asked = {row["question"] for row in rows if "question" in row}
     assert "who acts in films of the director of Nine Lanterns" in asked
     assert not any("which film has Bo Vask" in json.dumps(row) for row in rows)
-    model = AutoModelForCausalLM.from_pretrained(settings["model"])
+    model = transformers.AutoModelForCausalLM.from_pretrained(settings["model"])
     assert model.config.tie_word_embeddings
     before = [file.stat().st_mtime_ns for file in files]
     prepare(settings, "walks")

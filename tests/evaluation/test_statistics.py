@@ -8,9 +8,9 @@ from itertools import product
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from pipeline.config import default
 from pipeline.evaluation import statistics
@@ -44,7 +44,7 @@ def test_only_the_configuration_holds_the_defaults_of_intervals() -> None:
 )
 def test_bootstrap_agrees_with_scipy(values: np.ndarray) -> None:
     ours = bootstrap_mean(values, seed=1)
-    theirs = stats.bootstrap((values,), np.mean, n_resamples=10_000, method="percentile", rng=2)
+    theirs = scipy.stats.bootstrap((values,), np.mean, n_resamples=10_000, method="percentile", rng=2)
     error = 0.1 * theirs.standard_error  # two percentiles of 10,000 resamples differ by chance
     assert ours.mean == pytest.approx(values.mean())
     assert ours.questions == len(values)
@@ -54,7 +54,7 @@ def test_bootstrap_agrees_with_scipy(values: np.ndarray) -> None:
 
 def test_the_bootstrap_of_hits_is_binomial() -> None:
     ours = bootstrap_mean(np.array([1.0] * 60 + [0.0] * 40), resamples=100_000)
-    low, high = stats.binom.ppf([0.025, 0.975], 100, 0.6) / 100
+    low, high = scipy.stats.binom.ppf([0.025, 0.975], 100, 0.6) / 100
     assert (ours.low, ours.high) == (pytest.approx(low, abs=0.011), pytest.approx(high, abs=0.011))
 
 
@@ -126,7 +126,7 @@ def test_the_interval_has_its_nominal_coverage() -> None:
 def test_paired_bootstrap_agrees_with_scipy() -> None:
     first, second = RNG.choice([0, 0.5, 1], size=(2, 250))
     ours = paired_bootstrap(first, second, seed=1)
-    theirs = stats.bootstrap(
+    theirs = scipy.stats.bootstrap(
         (first, second),
         lambda a, b: np.mean(a - b),
         paired=True,
@@ -160,7 +160,7 @@ def test_equal_scores_have_a_p_value_of_one() -> None:
 def test_the_p_value_of_equal_methods_is_uniform() -> None:
     rng = np.random.default_rng(5)
     p_values = [paired_bootstrap(*rng.random((2, 80)), resamples=500, seed=seed).p_value for seed in range(400)]
-    assert stats.kstest(p_values, "uniform").pvalue > 0.001
+    assert scipy.stats.kstest(p_values, "uniform").pvalue > 0.001
 
 
 def paired_hits(both: int, only_first: int, only_second: int, neither: int) -> tuple[np.ndarray, np.ndarray]:
@@ -182,7 +182,7 @@ def test_mcnemar_agrees_with_statsmodels(table: tuple[int, int, int, int], p_val
 
 @given(st.integers(0, 30), st.integers(0, 30))
 def test_mcnemar_is_a_binomial_test_of_the_discordant_questions(only_first: int, only_second: int) -> None:
-    low = stats.binom.cdf(min(only_first, only_second), only_first + only_second, 0.5)
+    low = scipy.stats.binom.cdf(min(only_first, only_second), only_first + only_second, 0.5)
     assert mcnemar(*paired_hits(10, only_first, only_second, 5)) == pytest.approx(min(1, 2 * low))
 
 
@@ -293,7 +293,7 @@ P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 
 @given(P_VALUES)
 def test_benjamini_hochberg_agrees_with_scipy(p_values: list[float]) -> None:
-    assert benjamini_hochberg(p_values) == pytest.approx(stats.false_discovery_control(p_values))
+    assert benjamini_hochberg(p_values) == pytest.approx(scipy.stats.false_discovery_control(p_values))
 
 
 @given(P_VALUES)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerBase
+import transformers
 
 from pipeline.llm.prompt import Call, Message, Sampling
 from tests.llm.support import Ask
@@ -28,14 +28,14 @@ def call(
 class Reference:
     """A checkpoint in `transformers`, in float32."""
 
-    model: LlamaForCausalLM
-    tokenizer: PreTrainedTokenizerBase
+    model: transformers.LlamaForCausalLM
+    tokenizer: transformers.PreTrainedTokenizerBase
 
     @classmethod
     def of(cls, folder: Path) -> Reference:
         """Load it from a folder."""
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-        return cls(model.eval(), AutoTokenizer.from_pretrained(folder))
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        return cls(model.eval(), transformers.AutoTokenizer.from_pretrained(folder))
 
     def ids(self, messages: Sequence[Message]) -> list[int]:
         """Return the prompt's ids."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+import transformers
 
 from pipeline.config import default
 from pipeline.errors import ContextOverflow, ServiceError, UserError
@@ -197,8 +197,8 @@ class TestEnds:
 
 def force(folder: Path, token: str) -> None:
     """Change the weights so that this token always has by far the highest probability."""
-    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    id = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(token)
+    model = transformers.LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    id = transformers.AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(token)
     with torch.no_grad():
         for layer in model.model.layers:  # makes each layer the identity
             layer.self_attn.o_proj.weight.zero_()
@@ -287,12 +287,14 @@ class TestDraws:
 
 def saved(tmp_path: Path, llama: Path, *, dtype: torch.dtype = torch.float32, **settings: object) -> Path:
     """Create a Llama of another architecture variant with the same tokenizer."""
-    tokenizer = AutoTokenizer.from_pretrained(llama)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(llama)
     shape = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
-    config = LlamaConfig(vocab_size=len(tokenizer) + 7, initializer_range=0.2, eos_token_id=2, **(shape | settings))
+    config = transformers.LlamaConfig(
+        vocab_size=len(tokenizer) + 7, initializer_range=0.2, eos_token_id=2, **(shape | settings)
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
-        model = LlamaForCausalLM(config).to(dtype)
+        model = transformers.LlamaForCausalLM(config).to(dtype)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "norm" in name:
@@ -408,7 +410,7 @@ class TestTemplates:
         else:
             named = [{"name": "tool_use", "template": "no"}, {"name": "default", "template": template}]
             change(copied, "tokenizer_config.json", chat_template=template if place == "settings" else named)
-        tokenizer = AutoTokenizer.from_pretrained(copied)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(copied)
         conversations = [
             CHAT,
             BEGUN,

@@ -6,7 +6,7 @@ import string
 from pathlib import Path
 
 import torch
-from transformers import BertConfig, BertModel, BertTokenizerFast
+import transformers
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -17,9 +17,9 @@ def write_encoder(folder: Path, *, seed: int = 0, size: int = 16) -> Path:
     vocabulary = [*_SPECIAL, *letters, *(f"##{letter}" for letter in letters)]
     folder.mkdir(parents=True)
     (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
-    BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder)
+    transformers.BertTokenizerFast(vocab_file=str(folder / "vocab.txt")).save_pretrained(folder)
     torch.manual_seed(seed)
-    shape = BertConfig(
+    shape = transformers.BertConfig(
         vocab_size=len(vocabulary),
         hidden_size=size,
         num_hidden_layers=1,
@@ -27,5 +27,5 @@ def write_encoder(folder: Path, *, seed: int = 0, size: int = 16) -> Path:
         intermediate_size=2 * size,
         max_position_embeddings=512,
     )
-    BertModel(shape).save_pretrained(folder)
+    transformers.BertModel(shape).save_pretrained(folder)
     return folder

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+import transformers
 
 from pipeline.cli.main import main
 from pipeline.config import default
@@ -29,8 +29,8 @@ def test_the_same_seed_gives_the_same_checkpoint(tmp_path: Path, capsys: pytest.
         assert main([*words, f"seed={seed}", f"output={tmp_path / output}"]) == 0
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in "abc"]
     assert weights[0] == weights[1] != weights[2]
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "a")
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "a")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "a")
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "a")
     assert len(tokenizer) == model.config.vocab_size == 1024
     assert all(len(tokenizer.tokenize(token)) == 1 for token in REFLECTION_TOKENS)
     assert main(["init-model", f"output={tmp_path / 'a'}"]) == 2

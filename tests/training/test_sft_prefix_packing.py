@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import PreTrainedTokenizerFast
+import transformers
 
 from pipeline.config import default
 from pipeline.training.llama import LlamaShape, new_llama, train_tokenizer
@@ -39,12 +39,12 @@ def texts() -> list[TrainingText]:
 
 
 @pytest.fixture(scope="module")
-def tokenizer(texts: list[TrainingText]) -> PreTrainedTokenizerFast:
+def tokenizer(texts: list[TrainingText]) -> transformers.PreTrainedTokenizerFast:
     return train_tokenizer([ANSWERED, STARRED, *(text.parts[0] for text in texts)] * 10, 600)
 
 
 @pytest.fixture(scope="module")
-def llama(tokenizer: PreTrainedTokenizerFast) -> Any:
+def llama(tokenizer: transformers.PreTrainedTokenizerFast) -> Any:
     return new_llama(tokenizer, default(LlamaShape, vocabulary=600, layers=2), seed=0)
 
 
@@ -58,7 +58,7 @@ def gradient(llama: Any, encoded: Encoded, *, branching: bool) -> tuple[float, t
 
 
 def test_loss_and_gradient_equal_those_of_separate_texts(
-    texts: list[TrainingText], tokenizer: PreTrainedTokenizerFast, llama: Any
+    texts: list[TrainingText], tokenizer: transformers.PreTrainedTokenizerFast, llama: Any
 ) -> None:
     apart = encode(texts, tokenizer, 1000, Counter())
     shared = encode(texts, tokenizer, 1000, Counter(), prefix_sharing=True)
@@ -72,7 +72,7 @@ def test_loss_and_gradient_equal_those_of_separate_texts(
 
 @pytest.mark.parametrize("prefix_sharing", [False, True])
 def test_loss_and_gradient_of_joined_rows_equal_those_of_separate_texts(
-    texts: list[TrainingText], tokenizer: PreTrainedTokenizerFast, llama: Any, prefix_sharing: bool
+    texts: list[TrainingText], tokenizer: transformers.PreTrainedTokenizerFast, llama: Any, prefix_sharing: bool
 ) -> None:
     apart = encode(texts, tokenizer, 1000, Counter())
     joined = encode(texts, tokenizer, 1000, Counter(), prefix_sharing=prefix_sharing, row_tokens=1000)
@@ -94,7 +94,7 @@ def test_joined_rows_hold_every_sequence_once_and_are_nearly_full() -> None:
 
 
 def test_texts_that_do_not_fit_into_one_sequence_are_split(
-    texts: list[TrainingText], tokenizer: PreTrainedTokenizerFast, llama: Any
+    texts: list[TrainingText], tokenizer: transformers.PreTrainedTokenizerFast, llama: Any
 ) -> None:
     longest = max(item.shape[1] for item in encode(texts, tokenizer, 1000, Counter()).items)
     split = encode(texts, tokenizer, longest, Counter(), prefix_sharing=True)
@@ -131,7 +131,9 @@ def test_a_token_with_two_labels_occurs_once_for_each() -> None:
     assert not attention_mask(tree[3])[2:, :2].any()
 
 
-def test_no_token_attends_to_padding(texts: list[TrainingText], tokenizer: PreTrainedTokenizerFast) -> None:
+def test_no_token_attends_to_padding(
+    texts: list[TrainingText], tokenizer: transformers.PreTrainedTokenizerFast
+) -> None:
     shared = encode(texts, tokenizer, 1000, Counter(), prefix_sharing=True)
     batch = Collator(0, branching=True)([shared[0], shared[1]])
     for item, mask, labels in zip(shared.items, batch["attention_mask"], batch["labels"], strict=True):
@@ -143,7 +145,7 @@ def test_no_token_attends_to_padding(texts: list[TrainingText], tokenizer: PreTr
 
 
 def test_an_incomplete_batch_is_filled_with_texts_without_loss(
-    texts: list[TrainingText], tokenizer: PreTrainedTokenizerFast
+    texts: list[TrainingText], tokenizer: transformers.PreTrainedTokenizerFast
 ) -> None:
     """Every batch of a compiled model has one shape, so fewer texts than a batch are trained on, too."""
     llama = new_llama(tokenizer, default(LlamaShape, vocabulary=600, layers=2), seed=0)
@@ -166,7 +168,9 @@ def test_no_text_is_dropped_from_a_batch_on_a_gpu(tmp_path: Path) -> None:
     assert not _arguments(task, str(tmp_path), evaluate=True).dataloader_drop_last
 
 
-def test_a_block_mask_gives_the_same_loss(texts: list[TrainingText], tokenizer: PreTrainedTokenizerFast) -> None:
+def test_a_block_mask_gives_the_same_loss(
+    texts: list[TrainingText], tokenizer: transformers.PreTrainedTokenizerFast
+) -> None:
     llama = new_llama(tokenizer, default(LlamaShape, vocabulary=600, layers=2), seed=0)
     joined = encode(texts, tokenizer, 1000, Counter(), prefix_sharing=True, row_tokens=1000)
     rows = [joined[place] for place in range(len(joined))]

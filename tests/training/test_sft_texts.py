@@ -8,7 +8,7 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
-from transformers import PreTrainedTokenizerFast
+import transformers
 
 from pipeline.config import default
 from pipeline.errors import UserError
@@ -25,11 +25,11 @@ WALK = (
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> PreTrainedTokenizerFast:
+def tokenizer() -> transformers.PreTrainedTokenizerFast:
     return train_tokenizer([WALK, "who played in Nine Lanterns?"] * 10, 600)
 
 
-def carried(text: TrainingText, tokenizer: PreTrainedTokenizerFast) -> str:
+def carried(text: TrainingText, tokenizer: transformers.PreTrainedTokenizerFast) -> str:
     """The text of the tokens that carry loss."""
     (item,) = encode([text], tokenizer, 1000, Counter())
     ids, labels = item["input_ids"].tolist(), item["labels"].tolist()
@@ -42,12 +42,12 @@ def text(said: str, *loss: tuple[int, int]) -> TrainingText:
     return TrainingText(({"role": "user", "content": "who played in Nine Lanterns?"},), said, loss or ((0, len(said)),))
 
 
-def test_the_whole_turn_and_its_end_carry_loss(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_the_whole_turn_and_its_end_carry_loss(tokenizer: transformers.PreTrainedTokenizerFast) -> None:
     assert carried(text(WALK), tokenizer) == f"{WALK}<|eot_id|>"
 
 
 def test_a_base_model_without_a_chat_template_gets_a_plain_one_and_ends_its_turn(
-    tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+    tokenizer: transformers.PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
     base = deepcopy(tokenizer)
     base.chat_template = base.pad_token = None
@@ -59,10 +59,12 @@ def test_a_base_model_without_a_chat_template_gets_a_plain_one_and_ends_its_turn
         f"{opened.bos_token}user:\nwho played in Nine Lanterns?\n\nassistant:\n{WALK}{opened.eos_token}"
     )
     opened.save_pretrained(tmp_path / "trained")
-    assert PreTrainedTokenizerFast.from_pretrained(tmp_path / "trained").chat_template == PLAIN_TEMPLATE
+    assert transformers.PreTrainedTokenizerFast.from_pretrained(tmp_path / "trained").chat_template == PLAIN_TEMPLATE
 
 
-def test_a_base_model_that_cannot_end_its_turn_is_refused(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+def test_a_base_model_that_cannot_end_its_turn_is_refused(
+    tokenizer: transformers.PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
     base = deepcopy(tokenizer)
     base.chat_template = base.eos_token = None
     base.save_pretrained(tmp_path)
@@ -70,30 +72,32 @@ def test_a_base_model_that_cannot_end_its_turn_is_refused(tokenizer: PreTrainedT
         open_tokenizer(str(tmp_path), default(SFTConfig))
 
 
-def test_loss_can_leave_out_paragraphs(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_loss_can_leave_out_paragraphs(tokenizer: transformers.PreTrainedTokenizerFast) -> None:
     inner = WALK.index("film"), WALK.index("</paragraph>")
     masked = text(WALK, (0, inner[0]), (inner[1], len(WALK)))
     assert carried(masked, tokenizer) == f"{WALK[: inner[0]]}{WALK[inner[1] :]}<|eot_id|>"
 
 
-def test_the_prefix_of_a_turn_can_be_left_without_loss(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_the_prefix_of_a_turn_can_be_left_without_loss(tokenizer: transformers.PreTrainedTokenizerFast) -> None:
     begun = WALK.index("[No Retrieval]")
     assert carried(text(WALK, (begun, len(WALK))), tokenizer) == "[No Retrieval]Answer: Öst<|eot_id|>"
 
 
-def test_the_token_ids_are_those_of_the_chat_template(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_the_token_ids_are_those_of_the_chat_template(tokenizer: transformers.PreTrainedTokenizerFast) -> None:
     (item,) = encode([text(WALK)], tokenizer, 1000, Counter())
     messages = [*text(WALK).messages, {"role": "assistant", "content": WALK}]
     assert item["input_ids"].tolist() == tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False)
 
 
-def test_long_texts_are_left_out_and_counted(tokenizer: PreTrainedTokenizerFast) -> None:
+def test_long_texts_are_left_out_and_counted(tokenizer: transformers.PreTrainedTokenizerFast) -> None:
     dropped: Counter[str] = Counter()
     assert len(encode([text(WALK), text("Öst")], tokenizer, 30, dropped)) == 1
     assert dropped == {"longer than 30 tokens": 1}
 
 
-def test_no_text_left_to_train_on_is_a_user_error(tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> None:
+def test_no_text_left_to_train_on_is_a_user_error(
+    tokenizer: transformers.PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
     file = tmp_path / "texts.jsonl"
     file.write_text(json.dumps({"question": "who?", "text": WALK}) + "\n", encoding="utf-8")
     task = Task(
@@ -109,8 +113,8 @@ def test_no_text_left_to_train_on_is_a_user_error(tokenizer: PreTrainedTokenizer
         prepare(task, Checkpoint(new_llama(tokenizer, shape, seed=0), tokenizer))
 
 
-def test_a_chat_template_that_changes_the_turn_is_refused(tokenizer: PreTrainedTokenizerFast) -> None:
-    other = PreTrainedTokenizerFast(
+def test_a_chat_template_that_changes_the_turn_is_refused(tokenizer: transformers.PreTrainedTokenizerFast) -> None:
+    other = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer.backend_tokenizer,
         chat_template="{% for message in messages %}{{ message['content'] | upper }}{% endfor %}",
     )

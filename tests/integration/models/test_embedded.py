@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 from collections.abc import AsyncIterator, Sequence
@@ -76,18 +77,21 @@ async def test_the_same_tokens_text_and_log_probabilities(
     embedded: EmbeddedModel, served: EndpointModel, logprobs: int | None
 ) -> None:
     names = set()
-    for messages in PROMPTS:
+
+    async def compare(messages: Sequence[Message]) -> None:
         asked = call(messages, Sampling(max_tokens=16, logprobs=logprobs))
         ours = await embedded.complete(asked)
         assert_alike(ours, await served.complete(asked))
-        names |= {name for position in ours.logprobs or () for name in position}
+        names.update(name for position in ours.logprobs or () for name in position)
+
+    await asyncio.gather(*map(compare, PROMPTS))
     if logprobs == 6:
         assert "" in names, "some tokens were parts of characters"
 
 
 async def test_the_same_ends(embedded: EmbeddedModel, served: EndpointModel) -> None:
-    ended = 0
-    for messages in PROMPTS:
+    async def count_ended(messages: Sequence[Message]) -> int:
+        ended = 0
         text = (await embedded.complete(call(messages, Sampling(max_tokens=40)))).text
         stops = [("\n",), (text[5:9],), (text[30:31], text[20:24], text[20:40]), (OPEN, RETRIEVE_ENTITY, text[12:14])]
         for stop in stops:
@@ -95,12 +99,13 @@ async def test_the_same_ends(embedded: EmbeddedModel, served: EndpointModel) -> 
             ours = await embedded.complete(asked)
             assert_alike(ours, await served.complete(asked))
             ended += ours.finish_reason == "stop"
-    assert ended >= 3 * len(PROMPTS)
+        return ended
+
+    assert sum(await asyncio.gather(*map(count_ended, PROMPTS))) >= 3 * len(PROMPTS)
 
 
 async def test_the_same_probabilities_of_choices(embedded: EmbeddedModel, served: EndpointModel) -> None:
-    for messages in PROMPTS:
-        await assert_chosen_alike(embedded, served, messages)
+    await asyncio.gather(*(assert_chosen_alike(embedded, served, messages) for messages in PROMPTS))
 
 
 async def test_the_same_room(embedded: EmbeddedModel, served: EndpointModel) -> None:
@@ -134,10 +139,13 @@ async def test_the_bundled_model_answers_the_prompts_of_every_method_alike(tmp_p
     assert len(asked) > 60
     with VllmServer(str(BUNDLED_MODEL), tmp_path / "server.log", VLLM_WORDS) as server:
         async with default(EmbeddedModel) as ours, default(EndpointModel, base_urls=(server.base_url,)) as theirs:
-            for messages in asked:
+
+            async def compare(messages: Sequence[Message]) -> None:
                 segment = call(messages, Sampling(max_tokens=60, logprobs=1))
                 assert_alike(await ours.complete(segment), await theirs.complete(segment))
                 await assert_chosen_alike(ours, theirs, messages)
+
+            await asyncio.gather(*map(compare, asked))
 
 
 def test_each_worker_of_a_ray_cluster_has_its_own(llama: Path, ray_cluster: RayCluster, tmp_path: Path) -> None:

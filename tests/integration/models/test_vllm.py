@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import polars as pl
 import pytest
 import torch
+import transformers
 import yaml
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from pipeline.cli.benchmarks.vllm import measure_replay, measure_saturation
 from pipeline.config import default
@@ -124,13 +124,13 @@ async def test_identities_name_the_checkpoint_and_the_adapter(
 async def test_an_adapter_answers_as_if_it_were_part_of_the_weights(
     served_llama: ServedLlama, adapter: Path, llama: Path
 ) -> None:
-    merged = AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32)
+    merged = transformers.AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32)
     weights = load_file(adapter / "adapter_model.safetensors")
     for layer, block in enumerate(merged.model.layers):
         name = f"base_model.model.model.layers.{layer}.self_attn.q_proj"
         low, high = weights[f"{name}.lora_A.weight"], weights[f"{name}.lora_B.weight"]
         block.self_attn.q_proj.weight.data += 4 / 8 * high @ low  # lora_alpha / r
-    expected = Reference(merged.eval(), AutoTokenizer.from_pretrained(llama))
+    expected = Reference(merged.eval(), transformers.AutoTokenizer.from_pretrained(llama))
     async with default(EndpointModel, base_urls=(served_llama.base_url,), model=served_llama.adapted) as llm:
         weighed = await llm.choose(call(CHAT, choices=CLASSES["utility"]))
     assert weighed.probabilities == pytest.approx(expected.probabilities(CHAT, CLASSES["utility"]), abs=1e-3)

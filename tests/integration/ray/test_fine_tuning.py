@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
-from transformers import AutoTokenizer
 
 from pipeline.cli.main import main
 from pipeline.config import compose, default
@@ -57,7 +57,7 @@ def base(texts: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Pa
     new_llama(tokenizer, shape, seed=0).save_pretrained(folder)
     tokenizer.chat_template = tokenizer.pad_token = None
     tokenizer.save_pretrained(folder)
-    assert AutoTokenizer.from_pretrained(folder).chat_template is None
+    assert transformers.AutoTokenizer.from_pretrained(folder).chat_template is None
     return folder
 
 
@@ -131,14 +131,14 @@ def test_the_loss_falls(undisturbed: Path) -> None:
 
 
 def test_arg_has_its_tokens(undisturbed: Path, base: Path) -> None:
-    before, after = (AutoTokenizer.from_pretrained(folder) for folder in (base, undisturbed))
+    before, after = (transformers.AutoTokenizer.from_pretrained(folder) for folder in (base, undisturbed))
     assert all(len(after.tokenize(token)) == 1 for token in REFLECTION_TOKENS)
     assert all(len(before.tokenize(token)) > 1 for token in REFLECTION_TOKENS)
     assert load_file(undisturbed / "model.safetensors")["lm_head.weight"].shape[0] == len(after)
 
 
 def test_a_base_model_without_a_chat_template_gets_one(undisturbed: Path) -> None:
-    written = AutoTokenizer.from_pretrained(undisturbed)
+    written = transformers.AutoTokenizer.from_pretrained(undisturbed)
     turns = [{"role": "user", "content": "who?"}, {"role": "assistant", "content": "[Retrieve Relation]"}]
     laid_out = written.apply_chat_template(turns, tokenize=False)
     assert laid_out == f"{written.bos_token}user:\nwho?\n\nassistant:\n[Retrieve Relation]{written.eos_token}"
@@ -150,7 +150,7 @@ def test_a_trained_model_is_trained_on_other_texts(
     other, transferred = tmp_path / "metaqa.jsonl", tmp_path / "transferred"
     other.write_bytes(b"".join(texts["arg"].read_bytes().splitlines(keepends=True)[::-1]))
     train(words("arg", other, undisturbed, transferred, shared))
-    before, after = (AutoTokenizer.from_pretrained(folder) for folder in (undisturbed, transferred))
+    before, after = (transformers.AutoTokenizer.from_pretrained(folder) for folder in (undisturbed, transferred))
     assert len(after) == len(before), "no token is added twice"
     continued = of_steps(transferred, "eval_loss")
     assert continued[1] < of_steps(undisturbed, "eval_loss")[1], "it goes on from what it has learned"
@@ -236,7 +236,7 @@ def test_rog_learns_to_plan_and_to_read_in_one_model(
     before, after = (load_file(folder / "model.safetensors") for folder in (base, tmp_path / "rog"))
     assert before.keys() == after.keys()
     assert not torch.equal(before["lm_head.weight"], after["lm_head.weight"])
-    marks = AutoTokenizer.from_pretrained(tmp_path / "rog").tokenize("<PATH>a<SEP>b</PATH>")
+    marks = transformers.AutoTokenizer.from_pretrained(tmp_path / "rog").tokenize("<PATH>a<SEP>b</PATH>")
     assert len(marks) > 5, "the marks are ordinary text"
 
 
