@@ -32,7 +32,7 @@ def similar_key(name: str, keys: Sequence[str]) -> str | None:
     """Return the key whose last name is most similar to a name; if none is, the one that ends so after a `_`."""
     names = {key.rpartition(".")[2]: key for key in reversed(keys)}
     ends = {end: key for full, key in names.items() for end in _ends(full)}
-    return _closest(name, names) or _closest(name, ends)
+    return _closest(name, names) or _closest(name, ends, cutoff=0.75)
 
 
 def _closest(word: str, known: Mapping[str, str], cutoff: float = 0.6) -> str | None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from pipeline import config
 from pipeline.analysis.paired import (
     Clusters,
     RunConfiguration,
@@ -64,7 +65,9 @@ class Comparison:
     cost: Cost
     confidence: float
     corrected_p: float = 1.0
-    """`p_value`, corrected for the number of comparisons."""
+    """`p_value`, corrected for the number of tests."""
+    tests: int = 1
+    """The number of configurations that are compared with the base, without those that compute the same as another."""
     rerun_margin: float | None = None
     """Largest difference that a rerun of the base shows by chance over as many questions; None if not measured."""
 
@@ -215,11 +218,23 @@ def compare(
 ) -> list[Comparison]:
     """Compare each configuration with the base. Raises UserError if one has no scored question in common with it."""
     comparisons = [_compare(base, other, score, clusters, base.scoring) for other in others]
-    corrected = _CORRECT[correction]([each.p_value for each in comparisons])
+    p_values = {_computation(each.configuration): each.p_value for each in comparisons}
+    p_values.pop(_computation(base), None)
+    corrected = dict(zip(p_values, map(float, _CORRECT[correction](list(p_values.values()))), strict=True))
     return [
-        replace(each, corrected_p=float(p), rerun_margin=variance.margin(each.questions) if variance else None)
-        for each, p in zip(comparisons, corrected, strict=True)
+        replace(
+            each,
+            corrected_p=corrected.get(_computation(each.configuration), 1.0),
+            tests=len(corrected),
+            rerun_margin=variance.margin(each.questions) if variance else None,
+        )
+        for each in comparisons
     ]
+
+
+def _computation(configuration: RunConfiguration) -> tuple[object, str]:
+    """Return what is equal for configurations of a run that differ only in keys that their method ignores."""
+    return configuration.folder.path, config.key_without_name(configuration.config)
 
 
 def read_flips(base: RunConfiguration, comparison: Comparison) -> Flips:

@@ -242,7 +242,9 @@ def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clu
         "flips: questions won and lost; costs per question; failed questions are wrong"
     )
     test = "McNemar's exact test" if comparisons[0].exact_p is not None else "the paired bootstrap"
-    several = f", corrected for {counted(len(comparisons), 'comparison')} ({correction})"
+    tests = comparisons[0].tests
+    alike = "; configurations that compute the same count once" if tests < len(comparisons) else ""
+    several = f", corrected for {counted(tests, 'comparison')} ({correction}){alike}"
     yield f"verdict: by p, {test}{several if len(comparisons) > 1 else ''}"
     if any(each.verdict == "inconclusive" and each.difference.low * each.difference.high > 0 for each in comparisons):
         yield "an interval is of one comparison: it may leave out 0 where the corrected p is inconclusive"

@@ -341,6 +341,8 @@ def value_text(value: Any, name: Any = str) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, Mapping):
+        if any(isinstance(one, (list, Mapping)) for one in value.values()):
+            return "; ".join(f"{key}: {value_text(one, name)}" for key, one in value.items())
         return ", ".join(f"{key} {value_text(one, name)}" for key, one in value.items()) or "none"
     if isinstance(value, (list, tuple)):
         texts = [

@@ -34,7 +34,9 @@ def _unfinished_notes(folder: RunFolder) -> list[str]:
 def _token_notes(folder: RunFolder) -> list[str]:
     """Say that the servers of a finished run counted no tokens."""
     points = (folder.read_summary() or {}).get("points", ())
-    if not any(point.get("llm_calls") and not point["prompt_tokens"] + point["completion_tokens"] for point in points):
+    # A call that failed counts no tokens either.
+    answered = [point for point in points if point.get("llm_calls") and point["failed"] < point["questions"]]
+    if all(point["prompt_tokens"] + point["completion_tokens"] for point in answered):
         return []
     return ["the model servers reported no token counts (`usage`): the tokens are not known, and shown as 0"]
 

@@ -13,6 +13,7 @@ from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.run import Configuration, execute, run_dir
 from pipeline.errors import UserError
+from pipeline.suggestions import suggestion
 from pipeline.text import kgqa, load_yaml
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.run_file import read_run_file
@@ -41,7 +42,9 @@ def configurations_of(arguments: Arguments) -> list[Configuration]:
         raise UserError(f"{missing[0]} cannot be read: No such file or directory")
     if not files:
         if stray := [word for word in arguments.words if not word.startswith(("~", "-"))]:
-            raise UserError(f"'{stray[0]}' is not of the form key=value, and not the run.yaml of a run")
+            values = [word for word in stray[1:] if word != "="]
+            meant = suggestion(f"{stray[0]}={values[0]}") if values else ""
+            raise UserError(f"'{stray[0]}' is not of the form key=value, and not the run.yaml of a run.{meant}")
         return [Configuration(tuple(words), config.compose(words))]
     search = [word for word in words if word.startswith(f"{_SEARCH}=")]
     changes = dict(word.split("=", 1) for word in words if word not in (files[0], *search) and "=" in word)

@@ -13,7 +13,7 @@ from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.errors import UserError
 from pipeline.export.exported_run import exported_configurations
-from pipeline.export.formats import export
+from pipeline.export.formats import export, find_format
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,7 @@ def run(arguments: Arguments) -> Output:
     if len(arguments.words) != 1:
         raise UserError("name one run folder: kgqa export RUN format=NAME")
     plan = config.build_own(Plan, arguments.compose())
+    find_format(plan.format)  # before the long work
     opened = open_run(arguments.words[0])
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -52,7 +52,7 @@ def run(arguments: Arguments) -> Output:
     shares = loss_shares(losses, columns).collect()
     totals = losses.group_by(columns).agg(pl.len().alias("questions"), (~pl.col("right")).sum().alias("wrong"))
     groups = totals.sort(columns, nulls_last=True).collect()
-    alike = clusters(losses).collect()
+    alike = clusters(losses, across=chosen["configuration"].n_unique() > 1).collect()
     largest = alike.head(plan.groups)
     rest = alike.height - largest.height
     figures = {"run": str(opened.folder.path), "shares": shares.to_dicts(), "groups": largest.to_dicts()}
@@ -114,18 +114,19 @@ def _percent(share: float | None) -> str:
 
 
 def _group_table(largest: pl.DataFrame) -> Table:
-    several = largest["configuration"].n_unique() > 1
-    table = plain_table("wrong questions lost in the same way")
+    several = "configurations" in largest.columns
+    table = plain_table(f"wrong questions lost in the same way{', in any configuration' if several else ''}")
     table.add_column("questions", justify="right")
+    if several:
+        table.add_column("in configurations", justify="right")
     table.add_column("how", overflow="fold")
     table.add_column("example", overflow="fold")
     for row in largest.iter_rows(named=True):
-        where = f"configuration {row['configuration']}: " if several else ""
         call = f" ({row['role']})" if row["role"] else ""
         path = f"\n{row['departure']}" if row["departure"] else ""
         stage, reason = STAGE_TEXTS[row["stage"]].heading, REASON_TEXTS[row["reason"]]
-        lost = Text(f"{where}{stage}, because of: {reason}{call}{path}")
-        table.add_row(f"{row['questions']:,}", lost, Text(row["example"]))
+        counts = [f"{row['questions']:,}", *([f"{row['configurations']:,}"] if several else [])]
+        table.add_row(*counts, Text(f"{stage}, because of: {reason}{call}{path}"), Text(row["example"]))
     return table
 
 

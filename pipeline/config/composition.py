@@ -274,6 +274,8 @@ def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
             value = str(error.child_node)
             literal = value.replace("${", r"\${")
             fix = f"set {error.full_key}, or write {literal} for these characters"
+            if removed := [word for word in overrides if word.startswith("~")]:
+                fix = f"leave out {removed[0]}, as other keys need that one, or set {error.full_key}"
             return f"{error.full_key}={value} cannot be resolved ({reason}): {fix}"
         case ValueError():
             reason = _no_choice(overrides) or reason
@@ -304,7 +306,7 @@ def _unparsed(word: str, overrides: Sequence[str], name: str) -> str:
     composed, groups = _compose_defaults(overrides, name)
     known = [*groups, *(key for key, _ in flatten(plain(composed)))]
     keys = [key for key in known if f".{key}".endswith(f".{given}")]
-    meant = f" Did you mean {keys[0]}={value}?" if keys else ""
+    meant = f" Did you mean {keys[0]}={value}?" if keys else did_you_mean(word, ["--help"])
     return f"'{word}' is not of the form key=value, and kgqa has no such flag.{meant}"
 
 

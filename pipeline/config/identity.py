@@ -35,9 +35,9 @@ def identity_hash(*configs: Mapping[str, Any]) -> str:
 def key_without_name(config: Mapping[str, Any]) -> str:
     """Return a text that is equal for configurations that differ only in the name of their method."""
     axes = {"name", *MethodKeys.model_fields}  # a method's own keys interpolate from the axes
-    method = {key: value for key, value in config["method"].items() if key not in axes}
-    others = (config[section] for section in SECTIONS if section not in ("run", "engine", "method"))
-    run = config["run"]
+    method = {key: value for key, value in config.get("method", {}).items() if key not in axes}
+    others = (config.get(section) for section in SECTIONS if section not in ("run", "engine", "method"))
+    run = config.get("run", {})
     return canonical([method, *others, *(run.get(key) for key in ("seed", "limit", "sample", "sample_seed"))])
 
 

@@ -105,7 +105,8 @@ def read_examples(
         except (BadRow, ValidationError, UnicodeDecodeError) as error:
             rejected = Rejected(str(file), number, _reason(error))
             reject(rejected)
-            refusal = refusal or f"row {number}: {rejected.reason}{_array_advice(row)}"
+            unit = "line" if isinstance(row, bytes) else "row"
+            refusal = refusal or f"{unit} {number}: {rejected.reason}{_array_advice(row)}"
             refused += 1
             if refused == _MAX_LEADING_BAD_ROWS and not seen:
                 break

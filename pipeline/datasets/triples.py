@@ -64,15 +64,15 @@ def read_triples(file: AnyPath) -> Iterator[Triple]:
 def delimited_triples(file: AnyPath, separator: str, *, header: str | None = None) -> Iterator[Triple]:
     """Yield one triple per line of `head`, `relation`, `tail`, without quoting. Raises UserError naming a bad line.
 
-    A first line equal to `header`, in upper or lower case, is skipped.
+    Blank lines and a first line equal to `header`, in upper or lower case, are skipped.
     """
     for number, line in lines(file):
         try:
             text = line.decode()
         except UnicodeDecodeError:
             raise UserError(f"{file}, line {number}: not valid UTF-8") from None
-        if not text.strip(" "):
-            raise UserError(f"{file}, line {number}: the line is empty")
+        if not text.strip():
+            continue
         parts = text.split(separator)
         if len(parts) != 3 or not all(parts):
             raise UserError(f"{file}, line {number}: expected head, relation and tail separated by {separator!r}")

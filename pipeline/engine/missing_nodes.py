@@ -52,15 +52,16 @@ class MissingNodes:
     @property
     def about_topics(self) -> str:
         """How many questions have a topic entity that is not in the graph."""
-        return f"{self.no_topic:,} of {self.among}: topic entity not in the graph (e.g. {self.topic})"
+        return f"{self.no_topic:,} of {self.among}: topic entity not in the graph (e.g. '{self.topic}')"
 
     @property
     def about_golds(self) -> str:
         """How many questions have no gold answer in the graph, and what this means."""
         best = 100 * (1 - self.no_gold / self.golds)
         return (
-            f"{self.no_gold:,} of {self.among}: no gold answer in the graph (e.g. {self.gold}); with answers from the "
-            f"graph, Hits@1 cannot exceed {best:.1f} %, unless these names are only spelled differently"
+            f"{self.no_gold:,} of {self.among}: no gold answer in the graph (e.g. '{self.gold}'); with answers from "
+            f"the graph, Hits@1 cannot exceed {best:.1f} %, unless these names are only spelled differently, or have "
+            "other spaces"
         )
 
     def warnings(self) -> list[str]:

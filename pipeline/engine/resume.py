@@ -21,6 +21,7 @@ from pipeline.engine.retry_advice import RESTART, with_new_folder
 from pipeline.engine.shard import Part, shards
 from pipeline.engine.sources import edited_with_method, model_sources, project_sources, user_sources
 from pipeline.errors import ServiceError, UserError
+from pipeline.evaluation.configuration_summary import differing_overrides
 from pipeline.llm.interface import replies_from_gold
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
@@ -43,7 +44,10 @@ def refuse_other_configurations(folder: RunFolder, saved: Mapping[str, Any], con
     pairs = list(zip(before, configs, strict=True))
     drifted = list(dict.fromkeys(line for old, new in pairs for line in _differences(old, new)))
     if drifted and sorted(map(config.identity_hash, before)) == sorted(map(config.identity_hash, configs)):
-        raise UserError(f"{folder.path} holds these configurations in another order: give the values in that order")
+        own = differing_overrides([point["overrides"] for point in saved["points"]])
+        order = "; ".join([*map(" ".join, own[:_NAMED]), *(["…"] if len(own) > _NAMED else [])])
+        said = "holds these configurations in another order: give the values in that order"
+        raise UserError(f"{folder.path} {said}, which is {order}")
     if drifted:
         rest = [f"and {len(drifted) - _NAMED} more"] if len(drifted) > _NAMED else []
         listed = "; ".join([*drifted[:_NAMED], *rest])

@@ -61,7 +61,10 @@ def wilson(share: float, questions: int, *, confidence: float) -> tuple[float, f
     """Return Wilson's score interval of a share of questions."""
     z2 = NormalDist().inv_cdf(0.5 + confidence / 2) ** 2 / questions
     middle, margin = share + z2 / 2, sqrt(z2 * (share * (1 - share) + z2 / 4))
-    return max(0.0, (middle - margin) / (1 + z2)), min(1.0, (middle + margin) / (1 + z2))
+    # The ends are exact for a share of 0 and of 1, which rounding errors would miss.
+    low = (middle - margin) / (1 + z2) if share > 0 else 0.0
+    high = (middle + margin) / (1 + z2) if share < 1 else 1.0
+    return low, high
 
 
 def bootstrap_mean(values: Values, *, resamples: int, confidence: float, seed: int) -> Estimate:

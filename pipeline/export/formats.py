@@ -35,12 +35,18 @@ FORMATS: Mapping[str, Format] = {
 }
 
 
-def export(configurations: Sequence[ExportedConfiguration], name: str, output: str | None) -> list[str]:
-    """Write configurations of a run in a format. Returns what was written. Raises UserError."""
+def find_format(name: str) -> Format:
+    """Return the format of this name. Raises UserError if there is none, or its extra is not installed."""
     chosen = FORMATS.get(name)
     if chosen is None:
         raise UserError(f"there is no format={name}.{did_you_mean(name, FORMATS)} Known: {', '.join(FORMATS)}")
     if chosen.extra:
         require(chosen.extra, f"format={name}")
+    return chosen
+
+
+def export(configurations: Sequence[ExportedConfiguration], name: str, output: str | None) -> list[str]:
+    """Write configurations of a run in a format. Returns what was written. Raises UserError."""
+    chosen = find_format(name)
     target = output or chosen.output.format(run=configurations[0].folder.path)
     return [line for exported in configurations for line in chosen.write(exported, target)]

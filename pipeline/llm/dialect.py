@@ -13,8 +13,8 @@ RENAMED = {"max_tokens": "max_completion_tokens"}
 _OPTIONAL = ("seed", "top_p", "temperature", *RENAMED)
 """Parameters that a server may refuse. If a refusal names several, the first one is left out."""
 _REFUSAL = re.compile(
-    r"unsupported|not support|not permitted|not allowed|not accepted|unrecognized|unexpected|unknown|extra_forbidden"
-    r"|cannot both",
+    r"unsupported|unrecogni[sz]ed|unexpected|unknown|no longer|extra_forbidden|cannot both"
+    r"|(?:not|n't) (?:support|permitted|allow|accept|recogni[sz]ed|known|available)",
     re.IGNORECASE,
 )
 _END_OF_REASONING = "</think>"
@@ -30,10 +30,17 @@ def adapt(fields: Mapping[str, Any], refused: Collection[str]) -> dict[str, Any]
 
 
 def refused_parameter(message: str, sent: Collection[str]) -> str | None:
-    """Return the parameter among those sent that a server's message refuses; None if it refuses something else."""
-    if not _REFUSAL.search(message):
-        return None
-    return next((name for name in _OPTIONAL if name in sent and re.search(rf"\b{name}\b", message)), None)
+    """Return the parameter among those sent that a server's message refuses; None if it refuses something else.
+
+    A message that names the other name of a parameter asks for it, in whatever words.
+    """
+
+    def names(parameter: str) -> bool:
+        return re.search(rf"\b{parameter}\b", message) is not None
+
+    if _REFUSAL.search(message) and (found := next((name for name in _OPTIONAL if name in sent and names(name)), None)):
+        return found
+    return next((old for old, new in RENAMED.items() if old in sent and names(new)), None)
 
 
 def without_reasoning(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pipeline import config
 from pipeline.grouping import grouped
 from pipeline.report.charts import DataPoint, scatter
 from pipeline.report.data import Block, Configuration
@@ -25,7 +26,17 @@ def recommendations(block: Block, score: str) -> list[Recommendation]:
     """Return the recommendation by a score, for each label."""
     scores = block.scores(score)
     cost_keys = {index: block.configurations[index].cost_key for index in block.comparable}
-    return [recommend(scores, cost_keys, among=among) for among in _by_label(block)]
+    return [recommend(scores, cost_keys, among=_different(block, among)) for among in _by_label(block)]
+
+
+def _different(block: Block, among: Sequence[int]) -> list[int]:
+    """Leave out configurations that compute the same as an earlier one: no test has to be corrected for them."""
+    first: dict[tuple[object, ...], int] = {}
+    for index in among:
+        each = block.configurations[index]
+        computed = (each.run.path, config.key_without_name(each.resolved), each.scores_digest, each.cost_key)
+        first.setdefault(computed, index)
+    return list(first.values())
 
 
 def recommendation_view(
@@ -148,6 +159,8 @@ def _command(configuration: Configuration) -> tuple[str, str]:
         asks = "all questions of this dataset were asked: give another split or dataset to this command"
         return kgqa("evaluate", *own), asks
     seed = configuration.parameters.get("run.sample_seed", 0) + 1
-    drawn_from = "the whole dataset, in which are also those asked here"
-    asks = f"this command draws {counted(number, 'question')} at random from {drawn_from}"
+    asks = (
+        f"this command draws {counted(number, 'question')} at random from the whole dataset, so some of those asked "
+        "here may be among them. Run the second best configuration in the same way, and compare both"
+    )
     return kgqa("evaluate", *own, f"run.sample={number}", f"run.sample_seed={seed}"), asks

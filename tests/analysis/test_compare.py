@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +13,7 @@ from rich.console import Console
 from pipeline.analysis.compare import Comparison, Cost, Flip, Flips, Selection, compare
 from pipeline.analysis.comparison_tables import comparison_table, flip_table, reading_lines
 from pipeline.analysis.paired import Clusters, RunConfiguration
+from pipeline.config import SECTIONS
 from pipeline.errors import UserError
 from pipeline.evaluation.statistics import Difference
 from pipeline.traces.folder import RunFolder
@@ -40,7 +42,11 @@ def configuration(name: str, *hits: float | None, calls: float = 2, **changes: o
         "folder": RunFolder(Path("runs/x")),
         "number": 0,
         "overrides": (),
-        "config": {"evaluation": {"_target_": "pipeline.evaluation.config.ScoringConfig"}},
+        "config": {
+            **{section: {} for section in SECTIONS},
+            "method": {"_target_": f"methods.Method{name}"},
+            "evaluation": {"_target_": "pipeline.evaluation.config.ScoringConfig"},
+        },
         "served": {"model": "m", "label": None, "graph": "g"},
         "code": {},
         "rows": rows,
@@ -114,6 +120,20 @@ def test_only_questions_that_both_score_are_compared() -> None:
     assert (found.base_cost.calls, found.cost.calls, found.cost.tokens) == (9, 2, 110)
     with pytest.raises(UserError, match="0 and 1 have no question in common with the score hits_at_1"):
         compared(configuration("0", 1, None), configuration("1", None, 1))
+
+
+def test_configurations_that_compute_the_same_are_corrected_for_once() -> None:
+    hits, worse = [1.0] * 12, [0.0] * 8 + [1.0] * 4
+    base, other = configuration("0", *hits), configuration("1", *worse)
+    same, as_base = replace(other, name="2"), replace(base, name="3")
+    alone, *_ = compared(base, other)
+    found = compared(base, other, same, as_base)
+    assert [each.tests for each in found] == [1, 1, 1]
+    assert found[0].corrected_p == found[1].corrected_p == alone.corrected_p == alone.p_value
+    assert found[2].corrected_p == 1
+    several = " ".join(table(base, other, same, configuration("4", *worse)).split())
+    assert "configurations that compute the same count once" in several
+    assert "count once" not in table(base, other, configuration("4", *worse))
 
 
 def table(base: RunConfiguration, *others: RunConfiguration) -> str:

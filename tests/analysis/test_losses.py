@@ -224,6 +224,14 @@ def test_clusters_count_every_wrong_question_once(erring: Run) -> None:
     assert groups.equals(clusters(losses).collect()), "the order is the same every time"
 
 
+def test_clusters_across_configurations_count_a_question_once(erring: Run) -> None:
+    losses = pl.concat([erring.losses(), erring.losses().with_columns(pl.col("configuration") + 1)])
+    alone, both = clusters(erring.losses()).collect(), clusters(losses, across=True).collect()
+    assert both["questions"].to_list() == alone["questions"].to_list()
+    assert set(both["configurations"]) == {2}
+    assert both["example"].to_list() == alone["example"].to_list()
+
+
 def test_flips_say_where_the_wrong_answer_parted(erring: Run, perfect: Run) -> None:
     flips = perfect.flips(erring).collect()
     right = perfect.losses().filter(pl.col("right")).select("question_id").collect()["question_id"]

@@ -97,16 +97,21 @@ def test_a_run_of_an_older_version_is_read(kgqa: Kgqa) -> None:
 
 def test_the_losses_of_some_configurations_of_a_sweep(kgqa: Kgqa, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    words = ["method.depth=1,2,3", "llm=oracle", "dataset.triples=2000", "run.limit=12", f"run.dir={run}"]
+    words = ["method.depth=1,2,3", "llm=oracle", "llm.error_rate=0.4", "dataset.triples=2000", "run.limit=12"]
+    words.append(f"run.dir={run}")
     assert kgqa("sweep", *words).code == 0
 
     def numbers(*words: str) -> set[int]:
         return {share["configuration"] for share in json.loads(kgqa("losses", run, "json=true", *words).out)["shares"]}
 
+    one = json.loads(kgqa("losses", run, "json=true", "configuration=0").out)["groups"]
     everything = numbers()
     assert len(everything) > 1
     assert numbers("configuration=0") == {0}
     assert numbers("configuration=[0,1]") == everything & {0, 1}
+    groups = json.loads(kgqa("losses", run, "json=true", "groups=100").out)["groups"]
+    assert max(group["configurations"] for group in groups) > 1, "those of all configurations are counted together"
+    assert all(group["configuration"] == 0 and "configurations" not in group for group in one)
     assert kgqa("losses", run, "configuration=7").sentence == f"{run} has no configuration 7: its highest number is 2"
     assert "has no configuration x" in kgqa("losses", run, "configuration=x").sentence
 

@@ -93,6 +93,20 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ("method.depth=1,2", "'method.depth=1,2': write a list as key=[1,2]"),
         ("runs/x", "'runs/x' is not of the form key=value, and not the run.yaml of a run"),
         (
+            "method tog",
+            "'method' is not of the form key=value, and not the run.yaml of a run. Did you mean 'method=tog'?",
+        ),
+        (
+            "method = tog",
+            "'method' is not of the form key=value, and not the run.yaml of a run. Did you mean 'method=tog'?",
+        ),
+        ("--hepl", "'--hepl' is not of the form key=value, and kgqa has no such flag. Did you mean '--help'?"),
+        (
+            "method=srp ~method.depth",
+            "method.max_path_len=${.depth} cannot be resolved (Interpolation key 'depth' not found): "
+            "leave out ~method.depth, as other keys need that one",
+        ),
+        (
             "--run.limit=3",
             "'--run.limit=3' is not of the form key=value, and kgqa has no such flag. Did you mean run.limit=3?",
         ),

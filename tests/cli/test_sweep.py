@@ -342,4 +342,5 @@ def test_the_same_configurations_in_another_order_are_said_to_be_the_same(kgqa: 
     assert kgqa(*common, "method=srp,cot", "method.temperature=0,0.5").code == 0
     again = kgqa(*common, "method=cot,srp", "method.temperature=0.5,0")
     assert (again.code, again.err.count("\n")) == (2, 1)
-    assert "run holds these configurations in another order: give the values in that order" in again.err
+    said = "run holds these configurations in another order: give the values in that order, which is method=srp "
+    assert f"{said}method.temperature=0; method=srp method.temperature=0.5; method=cot " in again.err

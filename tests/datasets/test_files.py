@@ -90,7 +90,7 @@ def test_a_json_array_is_named_in_the_refusal(tmp_path: Path, indent: int | None
 def test_reading_stops_after_100_leading_bad_rows(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text("x\n" * 500 + _row("0"))
     rejected: list[Rejected] = []
-    with pytest.raises(UserError, match="row 1:"):
+    with pytest.raises(UserError, match="line 1:"):
         list(default(GRBench, path=tmp_path / "data.json", domain="amazon").examples(rejected.append))
     assert len(rejected) == 100
 

@@ -55,8 +55,8 @@ async def test_nothing_is_said_if_all_is_there(dataset: Custom) -> None:
 async def test_missing_nodes_are_counted(dataset: Custom) -> None:
     absent = rows("Bo", topic="Zoe").replace("q0", "q9")
     assert await warnings(dataset, rows("Bo", "Cy", {"id": "m.1", "name": "Di"}) + absent) == [
-        "1 of 4 questions: topic entity not in the graph (e.g. Zoe)",
-        "2 of 4 questions: no gold answer in the graph (e.g. Cy); with answers from the graph, Hits@1 cannot exceed "
+        "1 of 4 questions: topic entity not in the graph (e.g. 'Zoe')",
+        "2 of 4 questions: no gold answer in the graph (e.g. 'Cy'); with answers from the graph, Hits@1 cannot exceed "
         "50.0 %, unless these names are only spelled differently",
     ]
 
@@ -97,7 +97,7 @@ async def test_a_server_gets_few_batches_of_the_first_questions(dataset: Custom)
     graph = Server()
     found = await count_missing_nodes(graph, dataset.examples(refuse))  # type: ignore[arg-type]
     assert (found.questions, found.complete, graph.batches) == (200, False, [101, 101])
-    assert found.about_golds.startswith("200 of the first 200 questions: no gold answer in the graph (e.g. Cy 0)")
+    assert found.about_golds.startswith("200 of the first 200 questions: no gold answer in the graph (e.g. 'Cy 0')")
 
 
 async def test_names_that_may_be_texts_of_a_server_are_not_counted(dataset: Custom) -> None:
@@ -125,7 +125,7 @@ def test_a_run_says_it_before_its_questions(dataset: Custom, tmp_path: Path, met
     write(dataset, rows("Bo", "Cy"))
     files = [f"dataset.triples={tmp_path}/facts.tsv", f"dataset.questions={dataset.questions}"]
     text = printed("dataset=custom", *files, f"method={method}", "llm=similarity", f"run.dir={tmp_path}/run")
-    assert ("1 of 2 questions: no gold answer in the graph (e.g. Cy); " in text) is said
+    assert ("1 of 2 questions: no gold answer in the graph (e.g. 'Cy'); " in text) is said
 
 
 async def test_each_question_is_looked_up_in_its_own_graph(tmp_path: Path) -> None:

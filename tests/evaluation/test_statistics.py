@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pipeline.config import default
 from pipeline.evaluation import statistics
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.statistics import Estimate, benjamini_hochberg, holm, mcnemar, mean_over_seeds
+from pipeline.evaluation.statistics import Estimate, benjamini_hochberg, holm, mcnemar, mean_over_seeds, wilson
 
 BOOTSTRAP = default(ScoringConfig).bootstrap
 bootstrap_mean = partial(statistics.bootstrap_mean, **BOOTSTRAP)
@@ -56,6 +56,12 @@ def test_the_bootstrap_of_hits_is_binomial() -> None:
     ours = bootstrap_mean(np.array([1.0] * 60 + [0.0] * 40), resamples=100_000)
     low, high = scipy.stats.binom.ppf([0.025, 0.975], 100, 0.6) / 100
     assert (ours.low, ours.high) == (pytest.approx(low, abs=0.011), pytest.approx(high, abs=0.011))
+
+
+@pytest.mark.parametrize("questions", [1, 3, 25, 997])
+def test_the_interval_of_all_and_of_none_ends_exactly(questions: int) -> None:
+    assert wilson(1.0, questions, confidence=0.95)[1] == 1
+    assert wilson(0.0, questions, confidence=0.95)[0] == 0
 
 
 def test_the_same_seed_gives_the_same_interval_in_any_order_of_the_questions() -> None:

@@ -48,7 +48,12 @@ def refusing(refusals: dict[str, str], *, status: int = 400) -> Behaviour:
         ("temperature must be non-negative, got -1.0.", None),
         ("max_tokens is too large: 5000", None),
         ("'logprobs' is not supported with this model", None),
-        ("Unsupported parameter: 'max_completion_tokens'", None),
+        ("use 'max_completion_tokens' instead of max_tokens", "max_tokens"),
+        ("max_tokens is deprecated; please send max_completion_tokens", "max_tokens"),
+        ("This model doesn't accept the parameter seed.", "seed"),
+        ("7 is not a valid temperature", None),
+        ("the parameter seed is no longer taken", "seed"),
+        ("the value of seed is not an integer", None),
     ],
 )
 def test_a_message_names_the_parameter_that_it_refuses(message: str, parameter: str | None) -> None:

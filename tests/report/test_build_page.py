@@ -142,7 +142,8 @@ def test_the_choice_is_confirmed_on_other_questions(keys: dict[str, int], others
     assert advice.command == f"kgqa evaluate method=srp method.depth=5 {others}"
     assert (
         advice.asks
-        == "this command draws 9 questions at random from the whole dataset, in which are also those asked here"
+        == "this command draws 9 questions at random from the whole dataset, so some of those asked here may be "
+        "among them. Run the second best configuration in the same way, and compare both"
     )
 
 

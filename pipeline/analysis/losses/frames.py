@@ -128,16 +128,26 @@ def loss_shares(losses: pl.LazyFrame, by: Sequence[str] = ("configuration",), *,
     )
 
 
-def clusters(losses: pl.LazyFrame, *, by_path: bool = True) -> pl.LazyFrame:
+def clusters(losses: pl.LazyFrame, *, by_path: bool = True, across: bool = False) -> pl.LazyFrame:
     """Group the wrong questions of each configuration that were lost in the same way, the largest group first.
 
-    With `by_path`, only those that left the same gold path at the same place. Columns: `configuration`, `stage`,
-    `reason`, `role`, with `by_path` also `departure`, `questions`, and `example`, the first question id of the group.
+    With `by_path`, only those that left the same gold path at the same place. With `across`, of all configurations
+    together. Columns: `configuration` (with `across` that of the example), `stage`, `reason`, `role`, with `by_path`
+    also `departure`, `questions`, and `example`, the first question id of the group; with `across` also
+    `configurations`, the number of those in the group.
     """
-    keys = ["configuration", "stage", "reason", "role", *(["departure"] if by_path else [])]
-    groups = losses.filter(~pl.col("right")).group_by(keys)
-    counted = groups.agg(pl.len().alias("questions"), pl.col("question_id").min().alias("example"))
-    return counted.sort("questions", *keys, descending=[True, *(False for _ in keys)], nulls_last=True)
+    way = ["stage", "reason", "role", *(["departure"] if by_path else [])]
+    keys = way if across else ["configuration", *way]
+    groups = losses.filter(~pl.col("right")).sort("question_id", "configuration").group_by(keys, maintain_order=True)
+    configuration = pl.col("configuration")
+    counted = groups.agg(
+        pl.col("question_id").n_unique().alias("questions"),
+        pl.col("question_id").first().alias("example"),
+        *([configuration.first(), configuration.n_unique().alias("configurations")] if across else []),
+    )
+    counts = ["questions", *(["configurations"] if across else [])]
+    descending = [*(True for _ in counts), *(False for _ in keys)]
+    return counted.sort([*counts, *keys], descending=descending, nulls_last=True)
 
 
 def flips(before: pl.LazyFrame, after: pl.LazyFrame) -> pl.LazyFrame:

@@ -99,7 +99,7 @@ class TestTopicEntities:
         level, found, fix = worst(await questions.topic_entities(of_own(own)))
         assert (level, found) == (
             "problem",
-            "3 of the first 3 questions: topic entity not in the graph (e.g. Ann)",
+            "3 of the first 3 questions: topic entity not in the graph (e.g. 'Ann')",
         )
         assert fix.startswith("Name the graph of these questions (kg=, kg.endpoints, kg.store)")
 
@@ -118,7 +118,7 @@ class TestTopicEntities:
         level, found, _ = worst(await questions.topic_entities(of_own(own)))
         assert (level, found) == (
             "warning",
-            "1 of the first 3 questions: no gold answer in the graph (e.g. Zoe); with answers from the graph, Hits@1 "
+            "1 of the first 3 questions: no gold answer in the graph (e.g. 'Zoe'); with answers from the graph, Hits@1 "
             "cannot exceed 66.7 %, unless these names are only spelled differently",
         )
 
