@@ -71,7 +71,7 @@ def delimited_triples(file: AnyPath, separator: str, *, header: str | None = Non
             text = line.decode()
         except UnicodeDecodeError:
             raise UserError(f"{file}, line {number}: not valid UTF-8") from None
-        if not text.strip():
+        if not text.strip(" "):
             continue
         parts = text.split(separator)
         if len(parts) != 3 or not all(parts):

@@ -180,7 +180,7 @@ def test_triples_are_read_without_quoting_and_with_an_optional_header(tmp_path: 
     assert list(delimited_triples(file, "\t", header=header))[1] == Triple("head", "relation", "tail")
 
 
-@pytest.mark.parametrize("bad", [b"a\tb", b"a\tb\tc\td", b"a\t\tc", b"a\tb\t\xff", b""])
+@pytest.mark.parametrize("bad", [b"a\tb", b"a\tb\tc\td", b"a\t\tc", b"a\tb\t\xff", b"\t\t"])
 def test_the_error_for_a_bad_triple_names_its_line(tmp_path: Path, bad: bytes) -> None:
     file = tmp_path / "t.tsv"
     file.write_bytes(b"a\tr\tb\n" + bad + b"\n")
