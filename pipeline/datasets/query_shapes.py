@@ -1,7 +1,7 @@
 """Reads what gold queries of one shape share from one of them, because rdflib takes tens of milliseconds for a query.
 
-Queries have one shape if they differ only in their names, in their strings and in filters that say that two terms
-differ. Most data sets have few shapes.
+Queries have one shape if they differ only in their names, in their strings with their datatypes, in spaces, in the
+directions of orders and comparisons, and in filters that say that two terms differ. Most data sets have few shapes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import rdflib
 from pipeline.datasets.gold_paths import CLASS_RELATIONS, QUOTED, QueryGraph, algebra, expressions, graph_of
 from pipeline.errors import ParseError
 
-_VARYING = re.compile(rf"{QUOTED}|(?<=[:/])\w+(?:\.\w+)+(?=[\s>)])")
+_VARYING = re.compile(rf"(?:{QUOTED})(?:\^\^<[^<>\s]*>|\^\^\w*:\w+)?|(?<=[:/])\w+(?:\.\w+)+(?=[\s>)])")
 """The strings of a query, and its names of Freebase."""
+_DIRECTION = re.compile(r"(?<=\?)(\w+\s)<(?=\s\")|\bDESC(?=\s*\(\?\w+\))", re.IGNORECASE)
+"""A comparison of a variable with a string by `<`, and a descending order."""
 _TERM = r"(?:\?\w+|<[^<>\s]*>|\w*:[\w.]+)"
 _INEQUALITIES = re.compile(rf"([.{{}}]\s*)(?:FILTER\s*\(\s*{_TERM}\s*!=\s*{_TERM}\s*\)\s*\.?\s*)+", re.IGNORECASE)
 """Filters that say that two terms differ, where they do not separate two triple patterns."""
@@ -78,7 +80,8 @@ def query_shape(sparql: str) -> QueryShape:
             numbered[found[0]] = f'"{len(numbered)}"' if is_string else f"n.{len(numbered)}"
         return numbered[found[0]]
 
-    shape = _INEQUALITIES.sub(r"\1", _VARYING.sub(replaced, sparql))
+    shape = re.sub(r"\s*\n\s*", "\n", _INEQUALITIES.sub(r"\1", _VARYING.sub(replaced, sparql)))
+    shape = _DIRECTION.sub(lambda found: f"{found[1]}>" if found[1] else "ASC", shape)
     return QueryShape(shape, {other: name for name, other in numbered.items()})
 
 

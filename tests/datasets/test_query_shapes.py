@@ -76,3 +76,32 @@ def test_two_strings_of_a_query_stay_two() -> None:
     query = PREFIX + 'SELECT ?x WHERE { ?x ns:a.b "one" . ?x ns:c.d "%s" }'
     assert query_type(query % "two") == "conjunction"
     assert query_type(query % "one") == "linear"
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("DESC(?v)", "ASC(?v)"),
+        ('?v < "1"', '?v > "1"'),
+        ('"1"^^<http://www.w3.org/2001/XMLSchema#date>', '"2010"^^xsd:gYear'),
+        ("WHERE {\n  ?x", "WHERE {\n?x"),
+        ("?v .\n}", "?v .\n  }"),
+    ],
+)
+def test_spaces_datatypes_and_directions_make_no_shape(text: str, other: str) -> None:
+    date = '"1"^^<http://www.w3.org/2001/XMLSchema#date>'
+    query = PREFIX + 'SELECT ?x WHERE {\n  ?x ns:a.b ?v .\n}\nORDER BY DESC(?v) LIMIT 1 # DESC(?v) < "1"'
+    if text not in query:
+        query = PREFIX + f'SELECT ?x WHERE {{\n  ?x ns:a.b ?v .\n  FILTER (?v < "1" || ?v = {date})\n}}'
+    changed = query.replace(text, other)
+    assert changed != query
+    assert query_shape(changed).sparql == query_shape(query).sparql
+    for each in (query, changed):
+        parsed = graph_of(algebra(each))
+        assert gold_relations(each) == tuple(pattern.relation for pattern in parsed.patterns) == ("a.b",)
+    assert query_type(query) == query_type(changed) == ("superlative" if "ORDER" in query else "comparative")
+
+
+def test_a_comment_ends_with_its_line() -> None:
+    query = f"# of the year\n{PREFIX}\nSELECT ?x # the answer\nWHERE {{ ns:m.0a ns:a.b ?x }}"
+    assert gold_relations(query) == ("a.b",)
