@@ -272,7 +272,7 @@ def _run_view(run: RunInfo) -> RunView:
         "model calls made": _count(totals.get("physical_llm_calls")),
         "model calls reused from earlier runs": _count(totals.get("reused_llm_calls") or None),
         "model calls if each configuration had run alone": _count(totals.get("logical_llm_calls")),
-        "seconds since the run was last started": _count(totals.get("wall_s")),
+        "seconds from its last start to its end": _count(totals.get("wall_s")),
         "input rows that could not be read": _count(totals.get("rejected")),
     }
     return RunView(run.name, [(term, str(fact)) for term, fact in facts.items() if fact is not None])

@@ -187,3 +187,7 @@ def test_a_server_that_counts_no_tokens_is_named(kgqa: Kgqa, model_server: Calla
     assert {known[figure] for figure in ("prompt tokens", "completion tokens", "GPU hours", "hours")} == {None}
     run = kgqa("evaluate", *command, "run.dir=whole").out
     assert "the model servers reported no token counts (`usage`): the tokens are not known, and shown as 0" in run
+    _, refusing = model_server(refuses_every=1)
+    failed = kgqa("evaluate", *command[:2], *refusing, "run.limit=4", "run.dir=failed")
+    assert "no such thing for" in failed.out
+    assert "the model servers reported no token counts" not in failed.out, "no reply could have had any"
