@@ -122,7 +122,7 @@ async def test_the_same_room(embedded: EmbeddedModel, served: EndpointModel) -> 
 
 BOUNDED = ("llm.max_new_tokens=200", "budget.max_llm_calls=60")
 """Limits for replies that repeat themselves without end."""
-MOST_OF_ROLE = 4
+MOST_OF_ROLE = 2
 """Calls of each role that both models answer."""
 
 
@@ -136,7 +136,7 @@ async def test_the_bundled_model_answers_the_prompts_of_every_method_alike(tmp_p
     of_role = {role: [each for each in calls if each.role == role][:MOST_OF_ROLE] for role in {c.role for c in calls}}
     assert {role.partition(".")[0] for role in of_role} == {*METHODS, "cot"}
     asked = [recorded.messages(each) for calls in of_role.values() for each in calls]
-    assert len(asked) > 60
+    assert len(asked) > len(of_role) > 25
     with VllmServer(str(BUNDLED_MODEL), tmp_path / "server.log", VLLM_WORDS) as server:
         async with default(EmbeddedModel) as ours, default(EndpointModel, base_urls=(server.base_url,)) as theirs:
 
