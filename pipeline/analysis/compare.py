@@ -218,17 +218,18 @@ def compare(
 ) -> list[Comparison]:
     """Compare each configuration with the base. Raises UserError if one has no scored question in common with it."""
     comparisons = [_compare(base, other, score, clusters, base.scoring) for other in others]
-    p_values = {_computation(each.configuration): each.p_value for each in comparisons}
+    computations = list(map(_computation, others))
+    p_values = {computed: each.p_value for computed, each in zip(computations, comparisons, strict=True)}
     p_values.pop(_computation(base), None)
     corrected = dict(zip(p_values, map(float, _CORRECT[correction](list(p_values.values()))), strict=True))
     return [
         replace(
             each,
-            corrected_p=corrected.get(_computation(each.configuration), 1.0),
+            corrected_p=corrected.get(computed, 1.0),
             tests=len(corrected),
             rerun_margin=variance.margin(each.questions) if variance else None,
         )
-        for each in comparisons
+        for computed, each in zip(computations, comparisons, strict=True)
     ]
 
 
