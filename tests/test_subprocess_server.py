@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipeline.net.subprocess_server import is_free
+from pipeline.net.subprocess_server import free_ports, is_free
 from tests.integration.processes import MARK, marked
 from tests.support import until
 
@@ -71,3 +71,10 @@ def test_a_port_is_free_until_something_listens_on_it(closed_port: int) -> None:
     assert is_free("127.0.0.1", closed_port)
     with socket.create_server(("127.0.0.1", closed_port)):
         assert not is_free("127.0.0.1", closed_port)
+
+
+def test_free_ports_are_free_different_and_not_those_of_outgoing_connections() -> None:
+    chosen = free_ports(50)
+    outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert len(set(chosen)) == 50
+    assert all(port < outgoing and is_free("127.0.0.1", port) for port in chosen)

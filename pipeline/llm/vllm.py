@@ -20,6 +20,9 @@ from pipeline.extras import require
 from pipeline.net.subprocess_server import LOOPBACK, SubprocessServer, answers, fetch, free_ports, is_free
 
 _ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): \S.*|error: \S.*)")
+_STARTS = 5
+"""Of a server whose port, or a port of its engine, another process takes between its choice and its use."""
+_IN_USE = re.compile("address already in use", re.IGNORECASE)
 # Not `vllm serve`: that script requires a distribution named vllm, and the one for CPUs has another name.
 _COMMAND = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
 
@@ -75,16 +78,28 @@ class VllmServer(SubprocessServer):
         Raises UserError if vLLM is missing, or does not start, or `is_cancelled` returns True.
         """
         require("gpu", "a vLLM server")
-        if self.process is None and not (self.port and is_free(self.host, self.port)):
-            self.port = free_ports(1)[0]
-        self._serve()
+        for _ in range(_STARTS):
+            if self.process is None and not (self.port and is_free(self.host, self.port)):
+                self.port = free_ports(1)[0]
+            self._serve()
+            problem = self._wait_until_healthy(is_cancelled)
+            if problem is None:
+                return
+            self.kill()
+            if not _IN_USE.search(problem):
+                break
+        raise UserError(f"vLLM did not start: {problem}")
+
+    def _wait_until_healthy(self, is_cancelled: Callable[[], bool]) -> str | None:
+        """Return None once the server answers, or else why it does not."""
         deadline = time.monotonic() + self.start_timeout_s
         while not answers(f"{self._root}/health"):
-            if not self.running or is_cancelled() or time.monotonic() > deadline:
-                has_ended = not self.running
-                self.kill()
-                raise UserError(f"vLLM did not start: {self._reason() if has_ended else 'no answer in time'}")
+            if not self.running:
+                return self._reason()
+            if is_cancelled() or time.monotonic() > deadline:
+                return "no answer in time"
             time.sleep(0.2)
+        return None
 
     def _serve(self) -> None:
         model = [f"--model={self.model}", f"--served-model-name={self.name}"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import random
 import shutil
 import signal
 import socket
@@ -17,6 +19,8 @@ from typing import Self
 LOOPBACK = "127.0.0.1"
 
 _STOP_TIMEOUT_S = 30
+_SERVER_PORTS = range(20_000, 30_000)
+"""Above the ports of Ray's workers, below those of Kubernetes' services and of outgoing connections."""
 _LEASHED = 'exec 3<&0 </dev/null; (read -r _ <&3; kill -KILL 0) & exec 3<&-; exec "$@"'
 """A script that runs its arguments, and kills their whole process group when the other end of its input is closed."""
 
@@ -122,9 +126,13 @@ def is_free(host: str, port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different ports of this machine that no process listens on."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((LOOPBACK, 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Return `count` different ports of this machine that no process uses.
+
+    They lie below those that systems give to outgoing connections. A server may bind its port seconds after it is
+    chosen, and thousands of connections begin and end in that time.
+    """
+    candidates = random.SystemRandom().sample(_SERVER_PORTS, len(_SERVER_PORTS))
+    found = list(itertools.islice((port for port in candidates if is_free(LOOPBACK, port)), count))
+    if len(found) < count:
+        raise OSError(f"fewer than {count} of the ports {_SERVER_PORTS[0]} to {_SERVER_PORTS[-1]} are free")
+    return found
