@@ -172,21 +172,25 @@ class Terms:
         head, relation, tail = triple
         if isinstance(head, LiteralNode):
             return f"the literal {_shown(head.value)} is the head of a fact"
-        if isinstance(tail, LiteralNode):
-            if tail.lang and not _LANG.fullmatch(tail.lang):
-                return f"{_shown(tail.lang)} is not a language tag"
-            if tail.datatype and not _DATATYPE.fullmatch(tail.datatype):
-                return f"{_shown(tail.datatype)} is not a datatype IRI"
-            if not self.storable(tail):
-                return f"{_shown(tail.value)} is not valid Unicode"
-        ids = [head, tail] if isinstance(tail, str) else [head]
-        for name in [
-            *(id for id in ids if not self.storable(id)),
-            *([relation] * (not self.storable_relation(relation))),
-        ]:
-            alternative = "" if self.percent_encoded else ", or is none"
-            return f"{_shown(name)} is longer than {MAX_IRI_BYTES} bytes as an IRI{alternative}"
-        return None
+        return self.node_defect(head) or self.node_defect(tail) or self.relation_defect(relation)
+
+    def node_defect(self, node: Node) -> str | None:
+        """Return why no store can hold this id or literal, or None."""
+        if isinstance(node, str):
+            return None if self.storable(node) else self._not_legal(node)
+        if node.lang and not _LANG.fullmatch(node.lang):
+            return f"{_shown(node.lang)} is not a language tag"
+        if node.datatype and not _DATATYPE.fullmatch(node.datatype):
+            return f"{_shown(node.datatype)} is not a datatype IRI"
+        return None if self.storable(node) else f"{_shown(node.value)} is not valid Unicode"
+
+    def relation_defect(self, name: str) -> str | None:
+        """Return why no store can hold this relation, or None."""
+        return None if self.storable_relation(name) else self._not_legal(name)
+
+    def _not_legal(self, name: str) -> str:
+        alternative = "" if self.percent_encoded else ", or is none"
+        return f"{_shown(name)} is longer than {MAX_IRI_BYTES} bytes as an IRI{alternative}"
 
     def _is_iri(self, name: str) -> bool:
         return not self.percent_encoded and "://" in name

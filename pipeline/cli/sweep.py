@@ -133,7 +133,7 @@ def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configurati
         raise
     if not trusted:
         for choices, chosen in _by_choices(lines, configurations).items():
-            config.refuse_untrusted(chosen, file, [*choices, *overrides])
+            config.refuse_untrusted(chosen, file, [*overrides, *choices])
     return configurations
 
 

@@ -140,16 +140,22 @@ class EmbeddedGraph:
 
     def _quads(self, dataset: Dataset) -> Iterator[ox.Quad]:
         """Yield the dataset's facts; skip facts that no store can hold."""
-        node = lru_cache(100_000)(self._named_node)
-        predicate = lru_cache(100_000)(self._predicate)
+        node = lru_cache(100_000)(self._storable_node)  # most nodes are in several facts
+        predicate = lru_cache(100_000)(self._storable_predicate)
         for triple in dataset.triples():
-            if defect := self.terms.defect(triple):
-                _log.warning("skipped a fact of the graph of %s: %s", dataset.name, defect)
-                continue
-            head, relation, tail = triple
-            assert isinstance(head, str)
-            edge = predicate(relation)
-            yield ox.Quad(node(head), edge, node(tail) if isinstance(tail, str) else _literal(tail))
+            head, edge, tail = node(triple.head), predicate(triple.relation), node(triple.tail)
+            if edge is None or tail is None or not isinstance(head, ox.NamedNode):
+                _log.warning("skipped a fact of the graph of %s: %s", dataset.name, self.terms.defect(triple))
+            else:
+                yield ox.Quad(head, edge, tail)
+
+    def _storable_node(self, node: Node) -> ox.NamedNode | ox.Literal | None:
+        if self.terms.node_defect(node):
+            return None
+        return self._named_node(node) if isinstance(node, str) else _literal(node)
+
+    def _storable_predicate(self, relation: str) -> ox.NamedNode | None:
+        return None if self.terms.relation_defect(relation) else self._predicate(relation)
 
     def _identify(self, meta: Mapping[str, int]) -> str:
         """Return the fingerprint, given the number of facts per predicate of the vocabulary."""

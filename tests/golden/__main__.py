@@ -10,14 +10,17 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
 import polars as pl
+
+from pipeline.cli.main import main as kgqa
 
 _HERE = Path(__file__).resolve().parent
 _ROOT = _HERE.parent.parent
@@ -78,10 +81,11 @@ def run(golden: GoldenRun, folder: Path) -> str:
     points = folder / "points.txt"
     points.write_text("".join(f"{line}\n" for line in golden.configurations), "utf-8")
     words = [*golden.words, f"run.limit={_QUESTIONS}", f"run.dir={folder / 'run'}"]
-    command = [Path(sys.executable).parent / "kgqa", "sweep", points, *words]
-    ended = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        sys.exit(f"{golden.name}: kgqa sweep failed\n{ended.stderr}")
+    # In this process, which composes and parses what the runs have in common once.
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as said:
+        code = kgqa(["sweep", str(points), *words])
+    if code:
+        sys.exit(f"{golden.name}: kgqa sweep failed\n{said.getvalue()}")
     return "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in _records(golden, folder / "run"))
 
 
