@@ -18,8 +18,11 @@ from tests.support import refuse
 
 _ROOT = Path(__file__).resolve().parent.parent
 
-settings.register_profile("quick", max_examples=5)  # for `make test`; a property is tested with 100 values otherwise
+# No profile has a deadline: how long a value takes depends on what else the machine does.
+settings.register_profile("full", deadline=None)  # tests a property with 100 values
+settings.register_profile("quick", max_examples=5, deadline=None)  # for `make test`
 settings.register_profile("large", max_examples=100_000, deadline=None)  # for `make test-large`
+settings.load_profile("full")
 
 _MARKER_OF_FIXTURE = {
     "browser": "needs_browser",

@@ -65,7 +65,7 @@ def _row_like(fields: tuple[str, ...]) -> st.SearchStrategy[object]:
 
 
 @pytest.mark.parametrize("reader", ["custom", "grbench"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_any_json_line_is_read_or_rejected(reader: str, data: st.DataObject) -> None:
     junk = st.binary(max_size=60) | _row_like(_FIELDS[reader]).map(lambda row: json.dumps(row).encode())
@@ -79,7 +79,7 @@ def test_any_json_line_is_read_or_rejected(reader: str, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("reader", ["webqsp", "cwq", "grailqa"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_any_element_of_a_json_array_is_read_or_rejected(reader: str, data: st.DataObject) -> None:
     rows = data.draw(st.lists(_row_like(_FIELDS[reader]), max_size=5))
@@ -91,7 +91,7 @@ def test_any_element_of_a_json_array_is_read_or_rejected(reader: str, data: st.D
     assert read + rejected == 1 + len(rows)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(rows=st.lists(st.binary(max_size=60) | st.text(alphabet="[]\t|ab\u2028é").map(str.encode), max_size=6))
 def test_any_metaqa_line_is_read_or_rejected(rows: list[bytes]) -> None:
     rows = [row.replace(b"\n", b" ") for row in rows]
@@ -103,7 +103,7 @@ def test_any_metaqa_line_is_read_or_rejected(rows: list[bytes]) -> None:
     assert read + rejected == 1 + len(rows)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.text(max_size=80)
     | st.lists(st.sampled_from(["SELECT", "?x", "WHERE", "{", "}", "ns:a", "OR", '"', "'", "<", ">", "."])).map(

@@ -239,7 +239,7 @@ async def test_the_fanout_benchmark_loses_no_answer_with_a_server(
     metaqa: MetaQA, metaqa_servers: list[VirtuosoServer]
 ) -> None:
     try:
-        figures = await measure_fanout(metaqa_servers, entities(metaqa.triples()), rounds=1, lookups=200)
+        figures = await measure_fanout(metaqa_servers, entities(metaqa.triples()), rounds=1, lookups=100)
         assert not metaqa_servers[1].running
     finally:
         metaqa_servers[1].start()

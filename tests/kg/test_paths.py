@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.kg.interface import Neighbours
@@ -138,7 +138,6 @@ async def test_a_literal_answer_is_found_by_redirected_paths_and_by_search() -> 
         assert await gold_paths(graph, "Scott", known, [GoldAnswer("1979")]) == [path]
 
 
-@settings(deadline=None)
 @given(
     st.sets(st.tuples(st.sampled_from("abcdef"), st.sampled_from("rs"), st.sampled_from("abcdef")), max_size=10),
     st.integers(1, 4),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.config import default
@@ -91,7 +91,6 @@ LITERALS = st.builds(
 TRIPLES = st.lists(st.builds(Triple, IDS, RELATIONS, IDS | LITERALS), min_size=1, max_size=25)
 
 
-@settings(deadline=None)
 @given(TRIPLES, st.integers(1, 4), st.booleans())
 async def test_results_equal_those_of_the_embedded_store(facts, limit, keep_literals):
     graph = index(facts, keep_literals=keep_literals)

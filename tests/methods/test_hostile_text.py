@@ -73,9 +73,7 @@ PIECES = [
 TEXTS = texts(PIECES)
 
 # test_all_parsers.py reads many more texts, made from replies of runs; Hypothesis adds texts that no rule there makes.
-EXAMPLES = settings(
-    max_examples=4 * settings().max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+EXAMPLES = settings(max_examples=4 * settings().max_examples, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)

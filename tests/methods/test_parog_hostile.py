@@ -75,7 +75,6 @@ PIECES = [
 TEXTS = texts(PIECES)
 EXAMPLES = settings(
     max_examples=4 * settings().max_examples,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 

@@ -42,7 +42,7 @@ PIECES = [
     *('{"sufficient": true, "answers": ["', '"]}', '{"A": {"Sufficient": "Yes", "Answer": "', '{"add": "YES"', '["'),
     *("Jeunet #2", "<unnamed 1>", "m.0abc", "Delicatessen [1991], restored", '{"1": ["film.genre"], "2": []}', "null"),
 ]
-EXAMPLES = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(suppress_health_check=[HealthCheck.too_slow])
 EACH_PROMPT = pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: f"{prompt.role}-{len(prompt.inputs())}")
 
 

@@ -42,9 +42,7 @@ PIECES = [
     *('"retry": false', "[exit()]", "\ud800"),
 ]
 TEXTS = texts(PIECES)
-EXAMPLES = settings(
-    max_examples=4 * settings().max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+EXAMPLES = settings(max_examples=4 * settings().max_examples, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.role)

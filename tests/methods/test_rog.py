@@ -457,8 +457,8 @@ def metaqa(shared_data: Path, hops: int) -> tuple[str, ...]:
 def test_the_cost(hops: int, shared_data: Path, tmp_path: Path) -> None:
     """Exactly 2 calls and 2 lookups for each relation of the longest plan that a layer reached, for every width."""
     widths = [f"method=rog method.plans={plans}" for plans in (1, 3, 5)]
-    rows = run(tmp_path / "run", widths, *metaqa(shared_data, hops), "llm=oracle", "run.limit=200")
-    assert rows.height == 3 * 200
+    rows = run(tmp_path / "run", widths, *metaqa(shared_data, hops), "llm=oracle", "run.limit=60")
+    assert rows.height == 3 * 60
     assert rows["llm_calls"].to_list() == [2] * rows.height
     for steps, texts_, lookups, tokens in rows.select("steps", "texts", "kg_lookups", "completion_tokens").iter_rows():
         planned = next(text for step, text in zip(steps, texts_, strict=True) if step["role"] == "rog.plan")
@@ -484,7 +484,7 @@ def test_the_cost(hops: int, shared_data: Path, tmp_path: Path) -> None:
 def test_the_ends_of_gold_paths_on_metaqa(hops: int, f1: float, shared_data: Path, tmp_path: Path) -> None:
     """Every question is hit. The F1 is that of the specification, which another program measured on all questions."""
     words = "experiment=rog_gold method.reader=all method.plans=1"
-    rows = run(tmp_path / "run", [words], *metaqa(shared_data, hops), "run.sample=3000")
+    rows = run(tmp_path / "run", [words], *metaqa(shared_data, hops), "run.sample=1000")
     assert rows["hits_any"].mean() == 1
     assert 100 * rows["f1"].mean() == pytest.approx(f1, abs=0.6)
     assert rows["llm_calls"].sum() == 0

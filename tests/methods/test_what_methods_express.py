@@ -20,7 +20,7 @@ PER_TYPE = pytest.mark.parametrize(
     "per_type",
     [
         pytest.param(10, marks=pytest.mark.smaller),
-        pytest.param(40, marks=pytest.mark.exhaustive),
+        pytest.param(20, marks=pytest.mark.exhaustive),
         pytest.param(100, marks=LARGE),
     ],
 )

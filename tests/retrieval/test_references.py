@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import UserError
@@ -182,7 +182,6 @@ async def test_unsolvable_members_are_replaced_by_others_of_their_cluster() -> N
     assert all(10 < position < 20 for position in positions[2:])
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(1, 4), st.sets(st.integers(0, 95)))
 async def test_the_base_is_full_if_enough_questions_can_be_solved(
     sizes: list[int], per_cluster: int, unsolvable: set[int]

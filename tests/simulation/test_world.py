@@ -120,7 +120,7 @@ class TestGold:
             found = selected(store, example.gold.sparql)
             assert sorted(found) == sorted(gold_ids(example)), example
 
-    @settings(deadline=None, max_examples=12)
+    @settings(max_examples=12)
     @given(size=st.integers(1_000, 3_000), seed=st.integers(0, 10_000), split=st.sampled_from(SPLITS))
     def test_sparql_returns_the_gold_answers_in_any_small_world(self, size: int, seed: int, split: str) -> None:
         world = default(SyntheticWorld, triples=size, seed=seed, split=split, questions=48)
@@ -299,7 +299,7 @@ class TestGraph:
     def test_size_is_met_within_ten_percent(self, size: int) -> None:
         assert sum(1 for _ in default(SyntheticWorld, triples=size).triples()) == pytest.approx(size, rel=0.1)
 
-    @settings(deadline=None, max_examples=30)
+    @settings(max_examples=30)
     @given(size=st.integers(1_000, 20_000), seed=st.integers(0, 2**31))
     def test_any_size_and_seed_is_met(self, size: int, seed: int) -> None:
         assert sum(1 for _ in default(SyntheticWorld, triples=size, seed=seed).triples()) == pytest.approx(

@@ -113,7 +113,7 @@ async def test_discard_removes_every_journal_of_the_shard(run: RunFolder) -> Non
     assert [path.name[:11] for path in (run.path / "drafts").iterdir()] == ["shard-00002"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cut=st.integers(min_value=0, max_value=400), texts=st.lists(st.text(), min_size=1, max_size=6))
 async def test_a_torn_line_loses_one_call_and_no_other(tmp_path_factory, cut: int, texts: list[str]) -> None:
     run = folder(tmp_path_factory.mktemp("torn"))
