@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from inspect import Parameter, signature
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from pipeline.config.composition import conf_dir
 from pipeline.config.defaults import runner_keys, section_of, with_defaults
 from pipeline.config.keys import RUNNER_KEYS, SECTIONS, check_sections
 from pipeline.config.models import llm_by_role
@@ -18,8 +20,11 @@ from pipeline.errors import UserError
 from pipeline.imports import import_named
 from pipeline.renames import current_target
 from pipeline.suggestions import did_you_mean
+from pipeline.text import load_yaml
 
 T = TypeVar("T")
+
+_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 
 
 def build(section: str, config: Mapping[str, Any]) -> Any:
@@ -179,7 +184,18 @@ def _wrong_value(error: ValidationError, path: str, given: Mapping[str, Any]) ->
             return f"{key} must be given, as in {key}=…"
     expected = [_expected(each, key) for each in error.errors() if _dotted_key(each, path, given) == key]
     either = " or ".join([expected[0], *(each.removeprefix("input should be ") for each in expected[1:])])
-    return f"{key}={first['input']!r} is wrong: {either}"
+    return f"{key}={first['input']!r} is wrong: {either}{_text_elsewhere(first, path, key)}"
+
+
+def _text_elsewhere(error: ErrorDetails, path: str, key: str) -> str:
+    """Name the choices of a group in which a key of this name is a text, if a text stands in the place of a number."""
+    if not isinstance(error["input"], str) or error["type"] not in ("int_parsing", "float_parsing"):
+        return ""
+    name = key.removeprefix(f"{path}.")
+    files = sorted((conf_dir() / path).glob("*.yaml")) if path else []
+    texts = [file.stem for file in files if isinstance(load_yaml(file.read_text("utf-8")).get(name), str)]
+    choices = [f"{path}={choice}" for choice in texts if "$" not in str(choice)]
+    return f". It is a text with {' or '.join(choices)}" if choices else ""
 
 
 def _cause(error: ValidationError, component: Callable[..., Any], keys: Mapping[str, Any], path: str) -> str:
@@ -210,4 +226,8 @@ def _expected(error: ErrorDetails, key: str) -> str:
             return "input should be true or false"
         case "list_type" | "tuple_type":
             return f"input should be a list, written {key}=[a,b]"
+        case "int_type" | "int_from_float" if isinstance(value := error["input"], float) and value.is_integer():
+            return f"input should be a valid integer, written {key}={int(value)}"
+        case "float_parsing" if percent := _PERCENT.fullmatch(error["input"]):
+            return f"input should be a valid number, written {key}={float(percent[1]) / 100:g}"
     return error["msg"][0].lower() + error["msg"][1:]

@@ -76,7 +76,7 @@ class Scored:
     lines: Sequence[tuple[Example, Answer]]
     """The file's lines with their questions, including duplicates, as other systems' scripts read them."""
     missing: Sequence[str]
-    """Ids of questions without a prediction; they count as wrong."""
+    """Ids of questions with gold answers and without a prediction; they count as wrong."""
     unknown: Sequence[str]
     """Predicted ids that are not in the dataset; they are ignored."""
     repeated: Sequence[str]
@@ -142,7 +142,7 @@ def score_predictions(
     return Scored(
         frame=scored.with_columns(pl.lit(None, pl.Float32).alias(name) for name in _UNKNOWN),
         lines=[(by_id[id], answer) for id, answer in predictions.lines if id in by_id],
-        missing=[id for id in by_id if id not in predictions.by_id],
+        missing=[id for id, example in by_id.items() if id not in predictions.by_id and example.gold.answers],
         unknown=unknown,
         repeated=predictions.repeated,
     )

@@ -17,7 +17,7 @@ from yarl import URL
 from pipeline.errors import ServiceError, UserError
 from pipeline.kg.results import MEDIA_TYPE, Row, Select, UnexpectedResult, parse_result
 from pipeline.net.http_connections import ReplyTooLarge, Response
-from pipeline.net.replicated_client import AttemptFailed, ReplicatedClient, RetryPolicy, Server
+from pipeline.net.replicated_client import AttemptFailed, ReplicatedClient, RetryPolicy, Server, describe
 from pipeline.net.urls import check_urls
 from pipeline.text import printable
 
@@ -177,8 +177,8 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
         except aiohttp.ClientError as error:
             # A server that is busy, or that closed an idle connection, disconnects as well. It is still healthy.
             if not isinstance(error, aiohttp.ServerDisconnectedError):
-                self.mark_unhealthy(server, str(error))
-            raise AttemptFailed(f"{server.url}: {error}") from None
+                self.mark_unhealthy(server, describe(error))
+            raise AttemptFailed(f"{server.url}: {describe(error)}") from None
         if response.status != 200:
             self._raise_for(server, response)
         try:
@@ -198,7 +198,7 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
         except TimeoutError:
             return f"no answer within {_PROBE_TIMEOUT_S:g} s"
         except aiohttp.ClientError as error:
-            return str(error)
+            return describe(error)
         server.software = response.headers.get("Server", "")
         if response.status != 200:
             return f"status {response.status}"

@@ -23,7 +23,14 @@ from yarl import URL
 from pipeline.errors import ContextOverflow, first_defect
 from pipeline.llm.dialect import REFUSED_FROM_THE_START, RENAMED, Dialect, adapt, refused_parameter
 from pipeline.net.http_connections import HttpConnections, Response
-from pipeline.net.replicated_client import TRANSPORT_ERRORS, AttemptFailed, ReplicatedClient, RetryPolicy, Server
+from pipeline.net.replicated_client import (
+    TRANSPORT_ERRORS,
+    AttemptFailed,
+    ReplicatedClient,
+    RetryPolicy,
+    Server,
+    describe,
+)
 from pipeline.text import printable
 
 log = logging.getLogger(__name__)
@@ -135,7 +142,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Any]):
         try:
             response = await self.exchange(server, _resolve(server.url, path), orjson.dumps(fields))
         except TRANSPORT_ERRORS as error:
-            problem = _describe(error)
+            problem = describe(error)
             self.count_failure(server, problem)
             raise AttemptFailed(f"{server.url} failed: {problem}") from None
         return Reply(server.url, response.status, response.body)
@@ -189,7 +196,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Any]):
         try:
             response = await self.request("GET", _resolve(server.url, path), timeout=timeout)
         except TRANSPORT_ERRORS as error:
-            return f"{server.url} failed: {_describe(error)}"
+            return f"{server.url} failed: {describe(error)}"
         return Reply(server.url, response.status, response.body)
 
 
@@ -208,15 +215,6 @@ def _message_in(payload: Any) -> str:
         code = error.get("code")
         return f"{str(message)[:_LONGEST_MESSAGE]} ({code[:100]})" if isinstance(code, str) else str(message)
     return str(error)[:300]
-
-
-def _describe(error: Exception) -> str:
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return "no connection in time"
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    reason = str(error).replace(" ssl:default", "")  # aiohttp adds it also for http
-    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__
 
 
 @lru_cache(maxsize=1024)

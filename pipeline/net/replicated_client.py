@@ -450,6 +450,16 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         _log.warning("%s server %s is healthy again", self.kind, server.url)
 
 
+def describe(error: Exception) -> str:
+    """Return what one of the TRANSPORT_ERRORS says."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "no connection in time"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    reason = str(error).replace(" ssl:default", "")  # aiohttp adds it also for http
+    return f"{type(error).__name__}: {reason}" if reason else type(error).__name__
+
+
 def _idle_because(server: Server) -> str:
     resting = server.healthy and server.rest_s > 0
     return f"{server.url} " + ("asked for no requests" if resting else f"is unhealthy: {server.problem}")

@@ -60,6 +60,12 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
             "method.depth=3 sets method.hops of rag, and method.hops=3 is wrong: input should be 0, 1 or 2",
         ),
         ("run.limit=many", "run.limit='many' is wrong: input should be a valid integer"),
+        ("run.limit=1e3", "run.limit=1000.0 is wrong: input should be a valid integer, written run.limit=1000"),
+        ("llm=oracle llm.error_rate=15%", "input should be a valid number, written llm.error_rate=0.15"),
+        (
+            "dataset.triples=facts.tsv",
+            "valid integer, unable to parse string as an integer. It is a text with dataset=custom",
+        ),
         ("run.limit=", "run.limit='' is wrong: input should be a valid integer"),
         ("run.dir=", "run.dir='' is wrong: name a folder, or leave out the key"),
         ("run.seed=x", "run.seed='x' is wrong"),
