@@ -31,7 +31,8 @@ test-all: .venv/installed-test system-packages
 
 # The largest sizes, for a release: 10,000 questions over misbehaving servers, 10,000 changed run folders, 100,000
 # changed answers of servers for each property, 100,000 texts for each parser, each configuration of a sweep alone, each
-# damaged file in each command, a requeued job of Slurm. They take more than an hour.
+# damaged file in each command, markers in all names for each preset, a requeued job of Slurm. They take more than an
+# hour.
 test-large: .venv/installed-test system-packages
 	$(BIN)/pytest -m large -n 3
 	$(BIN)/pytest --hypothesis-profile=large --timeout=0 -k "changed or damaged or stray" -n 3 \

@@ -369,11 +369,16 @@ def _missing_group(key: str, groups: Collection[str]) -> str | None:
     return f"this command has no group '{group}'. It has {', '.join(sorted(groups)) or 'none'}."
 
 
+def keys_of_choices(group: str) -> dict[str, dict[str, Any]]:
+    """Return the dotted keys of each choice of a group of the project, with their values as the file writes them."""
+    files = sorted((conf_dir() / group).glob("*.yaml"))
+    return {file.stem: dict(flatten(load_yaml(file.read_text("utf-8")) or {})) for file in files}
+
+
 def _suggestion(key: str, known: Sequence[str]) -> str:
     """Say where a key is: in another choice of its group, in a section that was not named, or spelled differently."""
     group, _, rest = key.partition(".")
-    others = sorted((conf_dir() / group).glob("*.yaml")) if rest else []
-    owners = [f"{group}={file.stem}" for file in others if rest in dict(flatten(load_yaml(file.read_text())))]
+    owners = [f"{group}={choice}" for choice, keys in keys_of_choices(group).items() if rest in keys] if rest else []
     if owners:
         return f" It is a key of {', '.join(owners)}."
     name = key.rpartition(".")[2]

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from pipeline.config.composition import conf_dir
+from pipeline.config.composition import keys_of_choices
 from pipeline.config.defaults import runner_keys, section_of, with_defaults
 from pipeline.config.keys import RUNNER_KEYS, SECTIONS, check_sections
 from pipeline.config.models import llm_by_role
@@ -20,7 +20,6 @@ from pipeline.errors import UserError
 from pipeline.imports import import_named
 from pipeline.renames import current_target
 from pipeline.suggestions import did_you_mean
-from pipeline.text import load_yaml
 
 T = TypeVar("T")
 
@@ -188,14 +187,12 @@ def _wrong_value(error: ValidationError, path: str, given: Mapping[str, Any]) ->
 
 
 def _text_elsewhere(error: ErrorDetails, path: str, key: str) -> str:
-    """Name the choices of a group in which a key of this name is a text, if a text stands in the place of a number."""
-    if not isinstance(error["input"], str) or error["type"] not in ("int_parsing", "float_parsing"):
+    """Where a text was given for a number, name the choices of the group that have a text under the same key."""
+    if not path or not isinstance(error["input"], str) or error["type"] not in ("int_parsing", "float_parsing"):
         return ""
-    name = key.removeprefix(f"{path}.")
-    files = sorted((conf_dir() / path).glob("*.yaml")) if path else []
-    texts = [file.stem for file in files if isinstance(load_yaml(file.read_text("utf-8")).get(name), str)]
-    choices = [f"{path}={choice}" for choice in texts if "$" not in str(choice)]
-    return f". It is a text with {' or '.join(choices)}" if choices else ""
+    values = {choice: keys.get(key.removeprefix(f"{path}.")) for choice, keys in keys_of_choices(path).items()}
+    texts = [f"{path}={choice}" for choice, value in values.items() if isinstance(value, str) and "$" not in value]
+    return f". It is a text with {' or '.join(texts)}" if texts else ""
 
 
 def _cause(error: ValidationError, component: Callable[..., Any], keys: Mapping[str, Any], path: str) -> str:

@@ -21,7 +21,7 @@ from pipeline.net.subprocess_server import LOOPBACK, SubprocessServer, answers, 
 
 _ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): \S.*|error: \S.*)")
 _STARTS = 5
-"""Of a server whose port, or a port of its engine, another process takes between its choice and its use."""
+"""How often a server is started at most if another process has taken its port, or a port of its engine."""
 _IN_USE = re.compile("address already in use", re.IGNORECASE)
 # Not `vllm serve`: that script requires a distribution named vllm, and the one for CPUs has another name.
 _COMMAND = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")

@@ -109,7 +109,7 @@ TYPES = "[1-hop,2-hop,3-hop,4-hop]"
 """Types whose gold paths say everything: the others also compare values, which no gold path holds."""
 
 
-SIZES = [pytest.param(24, marks=pytest.mark.exhaustive), pytest.param(80, marks=LARGE)]
+SIZES = [pytest.param(40, marks=pytest.mark.exhaustive), pytest.param(80, marks=LARGE)]
 """Numbers of questions."""
 
 RunWith = Callable[[str, int, Mapping[str, float]], Run]
@@ -157,7 +157,7 @@ def test_an_oracle_that_errs_in_one_role_loses_answers_at_its_stage(
     table = lost.group_by("stage", "reason", "role").len().sort("len", descending=True)
     at_stage = lost.filter(pl.col("stage").cast(pl.String).is_in(STAGES_OF[role])).height
     print(f"\n{role}: {at_stage} of {lost.height} lost", *table.iter_rows(), sep="\n  ")
-    assert lost.height > questions / 8
+    assert lost.height > 5
     assert at_stage >= 0.99 * lost.height
 
 
