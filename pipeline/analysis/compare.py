@@ -193,7 +193,7 @@ def find(configurations: Sequence[RunConfiguration], key: str, name: str) -> Run
         return configurations[runs.index(name)]
     known = ", ".join(names) if len(names) <= _LISTED else f"{', '.join(names[: _LISTED - 1])}, … {names[-1]}"
     similar = "" if name.isdigit() else did_you_mean(name, names)
-    raise UserError(f"{key}={name} is not in these runs.{similar} Known: {known}")
+    raise UserError(f"{key}={name}: these runs have no configuration of this name.{similar} They have {known}")
 
 
 def _best(configurations: Sequence[RunConfiguration], score: str) -> RunConfiguration:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -10,6 +12,9 @@ from typing import Any, Self
 import pydantic.dataclasses
 
 from pipeline import config
+from pipeline.text import printable
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.storage import StoragePath, storage_path
 
 
 @pydantic.dataclasses.dataclass(frozen=True)
@@ -35,6 +40,23 @@ class Arguments:
         """Separate words from overrides. A word with an equals sign is an override unless it is an existing path."""
         overrides = [word for word in argv if "=" in word and not os.path.exists(word)]
         return cls(config_name, [word for word in argv if word not in overrides], list(map(config.readable, overrides)))
+
+    def run_folders(self) -> list[StoragePath]:
+        """Return the run folders that the words name, each once. Name on stderr each word that is left out.
+
+        For `runs/*`, a shell writes the names of all that is in the folder.
+        """
+        paths = list(map(storage_path, self.words))
+        distinct = list({path.resolve(): path for path in reversed(paths)}.values())[::-1]
+        repeated = [path for path, count in Counter(each.resolve() for each in paths).items() if count > 1]
+        said = [f"{path} is given more than once: it counts once" for path in distinct if path.resolve() in repeated]
+        others = [path for path in distinct if RunFolder(path).is_no_run]
+        if len(others) == len(distinct):  # who reads the first says what is wrong with it
+            others = []
+        said += [f"{path} is skipped: it is not a run folder" for path in others]
+        for line in said:
+            print(printable(line), file=sys.stderr)
+        return [path for path in distinct if path not in others]
 
     def compose(self) -> dict[str, Any]:
         """Compose the configuration under the overrides. Raises UserError for a wrong one."""

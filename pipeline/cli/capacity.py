@@ -33,7 +33,7 @@ from pipeline.simulation.cluster.workload import (
 from pipeline.suggestions import did_you_mean
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.storage import write_whole
+from pipeline.traces.storage import StoragePath, write_whole
 
 _BUSY = 0.9
 """If no station is busier than this, a run ends with questions that wait for their own calls alone."""
@@ -132,7 +132,7 @@ class Limit:
 
 def run(arguments: Arguments) -> Output:
     """Simulate clusters under the project's measured workloads, or under those of the runs that are named."""
-    runs = [Path(word) for word in arguments.words]
+    runs = arguments.run_folders()
     plan: Plan = config.build_whole(arguments.compose())
     if runs and plan.workload:
         raise UserError("give runs or a file of saved workloads (workload=), not both")
@@ -174,7 +174,7 @@ def _check_questions(plan: Plan, workloads: Workloads) -> list[str]:
     return [f"questions of {names}: those of the whole test or dev set; questions.{assumed[0]}=… sets another number"]
 
 
-def _measure(runs: Sequence[Path]) -> Workloads:
+def _measure(runs: Sequence[StoragePath]) -> Workloads:
     """Measure the workloads of runs, and show how much of them is read."""
     shards = sum(len(RunFolder(run).traces) for run in runs)
     with _progress() as progress:

@@ -12,7 +12,6 @@ from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.storage import storage_path
 from pipeline.training.call_collection import Report, read_calls, tables
 from pipeline.training.rows import write_collected
 
@@ -23,7 +22,7 @@ def run(arguments: Arguments) -> Output:
     """Write the calls of the run folders that may be learned from, and their report."""
     composed = arguments.compose()
     material, selection = config.build("material", composed), config.build("collect", composed)
-    folders = [RunFolder(storage_path(word)) for word in dict.fromkeys(arguments.words)]
+    folders = list(map(RunFolder, arguments.run_folders()))
     report, output = Report(), Path(config.build_own(OutputKey, composed).output)
     write_collected(_with_progress(read_calls(folders, material, selection, report)), report, output)
     figures = {**report.document(), "output": str(output)}

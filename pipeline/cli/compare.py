@@ -33,7 +33,6 @@ from pipeline.suggestions import did_you_mean
 from pipeline.text import agreeing, counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.run_file import differing_code
-from pipeline.traces.storage import storage_path
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -71,7 +70,7 @@ def run(arguments: Arguments) -> Output:
     plan: Plan = config.build_whole(arguments.compose())
     if plan.score not in SCORES:
         raise UserError(f"there is no score={plan.score}.{did_you_mean(plan.score, SCORES)} Known: {', '.join(SCORES)}")
-    configurations = read_configurations([storage_path(word) for word in arguments.words], plan.score)
+    configurations = read_configurations(arguments.run_folders(), plan.score)
     configurations = _named(configurations, plan)
     selection = select(configurations, None if plan.base is None else str(plan.base), plan.score)
     base = selection.base

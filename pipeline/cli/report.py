@@ -33,7 +33,7 @@ _SCORE = "hits_at_1"
 def run(arguments: Arguments) -> Output:
     """Write the report of the run folders. Print its path, what the runs show, and what to do next."""
     output = _take_output(arguments)
-    runs = list(dict.fromkeys(map(storage_path, arguments.words)))
+    runs = arguments.run_folders()
     file = storage_path(output) if output else (runs[0] if len(runs) == 1 else runs[0].parent) / REPORT
     blocks = read_blocks(runs)
     page = render(build_page(blocks))

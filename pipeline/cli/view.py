@@ -11,7 +11,6 @@ from pydantic.dataclasses import dataclass
 
 from pipeline import config
 from pipeline.cli.arguments import Arguments
-from pipeline.traces.storage import storage_path
 from pipeline.viewer.index import cache_folder
 from pipeline.viewer.server import open_indexes, serve
 
@@ -27,7 +26,7 @@ class Plan:
 def run(arguments: Arguments) -> None:
     """Serve the pages until interrupted, and print their address."""
     plan = config.build_own(Plan, arguments.compose())
-    indexes = open_indexes([storage_path(word) for word in arguments.words], cache_folder())
+    indexes = open_indexes(arguments.run_folders(), cache_folder())
 
     def ready(address: str) -> None:
         print(f"{address}  (Ctrl-C ends it)", flush=True)

@@ -84,6 +84,13 @@ class RunFolder:
         names = (each.name for each in self.path.iterdir() if not each.name.startswith("."))
         return min((name for name in names if name not in _OWN), default=None)
 
+    @property
+    def is_no_run(self) -> bool:
+        """Whether this is a file, or a folder without any file of a run; False for nothing, and in an object store."""
+        if not (isinstance(self.path, Path) and self.path.exists()):
+            return False
+        return not any((self.path / name).exists() for name in _OWN)
+
     def outer_run(self) -> Path | None:
         """Return the run folder that this one lies in; None if there is none, or in an object store."""
         parents = self.path.parents if isinstance(self.path, Path) else ()

@@ -15,6 +15,7 @@ import polars as pl
 from pipeline.errors import UserError
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
+from pipeline.traces.storage import StoragePath
 
 PROJECT_WORKLOADS = Path(__file__).with_name("workload.json")
 """Workloads of the oracle's runs over the real data; `docs/scale.md` describes them."""
@@ -57,7 +58,7 @@ def save_workloads(workloads: Workloads, file: Path) -> None:
     file.write_bytes(orjson.dumps(workloads, default=list) + b"\n")
 
 
-def measure_workloads(runs: Sequence[Path], tick: Callable[[], None] = lambda: None) -> Workloads:
+def measure_workloads(runs: Sequence[StoragePath], tick: Callable[[], None] = lambda: None) -> Workloads:
     """Measure the workloads of finished runs. `tick` is called after each shard."""
     found: dict[str, dict[str, list[QuestionWorkload]]] = {}
     for run in runs:
