@@ -33,6 +33,14 @@ class Command:
     resumes: bool = False
     """Whether the same command continues after it was stopped."""
 
+    @property
+    def output_keys(self) -> dict[str, bool | None]:
+        """The keys that say how its output is written, with their values if they are not given."""
+        return {
+            **({"json": False} if self.prints_figures else {}),
+            **({"table": None} if self.writes_tables else {}),
+        }
+
 
 SECTIONS: Mapping[str, Mapping[str, Command]] = {
     "Run": {

@@ -8,7 +8,7 @@ from argparse import ArgumentError, ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.cli.commands import COMMANDS, named
+from pipeline.cli.commands import COMMANDS, Command, named
 from pipeline.errors import UserError
 
 COMPLETION = {"--shell-completion", "-sc"}
@@ -26,7 +26,7 @@ Overrides are those of Hydra: key=value, +key=value, ~key, group=choice. kgqa CO
 _SEARCH_PATH = "hydra.searchpath="
 
 
-def take(words: Sequence[str], config_name: str | None) -> tuple[Namespace, list[str]]:
+def take(words: Sequence[str], command: Command) -> tuple[Namespace, list[str]]:
     """Return the flags of a command (`cfg`, `info`, `multirun`, `package`, `resolve`), and its other words.
 
     The folder of `--config-dir` becomes part of `hydra.searchpath`. Raises UserError for a wrong or unknown flag.
@@ -54,17 +54,16 @@ def take(words: Sequence[str], config_name: str | None) -> tuple[Namespace, list
             f"--config-name={flags.config_name}: a command has one configuration file. Write your keys into a preset, "
             f"experiment/{preset}.yaml in ./conf or in the folder of --config-dir, and give experiment={preset}"
         )
-    if config_name is None and (flags.cfg or flags.info):
+    if command.config_name is None and (flags.cfg or flags.info):
         raise UserError("this command has no configuration: --cfg and --info have nothing to print")
     if flags.config_dir:
         rest = _with_folder(rest, flags.config_dir)
-    unknown = [
-        number for number, word in enumerate(rest) if re.match("--?[a-z]", word) and word not in ("-h", "--help")
-    ]
-    if unknown and config_name:
-        from pipeline import config
+    for number, word in enumerate(rest):
+        if re.match("--?[a-z]", word) and word not in ("-h", "--help"):
+            from pipeline import config
 
-        config.compose(rest[unknown[0] :], name=config_name)  # it says what is wrong with the word
+            keys = config.keys_of(command.config_name) if command.config_name else {}
+            raise UserError(config.wrong_flag(word, rest[number + 1 :], {**command.output_keys, **keys}))
     return flags, rest
 
 

@@ -133,7 +133,7 @@ def _run(words: Sequence[str]) -> int:
     name = named(words)
     if name is None:
         return _list_subcommands(words)
-    flags, rest = hydra_flags.take(words[len(name.split()) :], COMMANDS[name].config_name)
+    flags, rest = hydra_flags.take(words[len(name.split()) :], COMMANDS[name])
     if flags.hydra_help:
         print(hydra_flags.HELP)
         return 0

@@ -10,6 +10,7 @@ from pipeline.config.composition import compose as compose
 from pipeline.config.composition import conf_dir as conf_dir
 from pipeline.config.composition import describe as describe
 from pipeline.config.composition import key_of as key_of
+from pipeline.config.composition import keys_of as keys_of
 from pipeline.config.composition import required as required
 from pipeline.config.composition import running_hydra as running_hydra
 from pipeline.config.composition import show as show
@@ -36,6 +37,7 @@ from pipeline.config.overrides import not_an_override as not_an_override
 from pipeline.config.overrides import override as override
 from pipeline.config.overrides import readable as readable
 from pipeline.config.overrides import shell_override as shell_override
+from pipeline.config.overrides import wrong_flag as wrong_flag
 from pipeline.config.retrievers import departures as departures
 from pipeline.config.retrievers import retriever as retriever
 from pipeline.config.trust import refuse_untrusted as refuse_untrusted

@@ -25,7 +25,7 @@ from yaml import YAMLError
 
 from pipeline.config import key_docs
 from pipeline.config.keys import SECTIONS, check_sections, flatten
-from pipeline.config.overrides import not_an_override
+from pipeline.config.overrides import not_an_override, wrong_flag
 from pipeline.config.yaml_files import check_yaml
 from pipeline.errors import UserError
 from pipeline.renames import current_config, current_override
@@ -107,7 +107,9 @@ def compose(
     for key in given.keys() & set(missing):
         OmegaConf.update(composed, key, given[key])
     if missing := [key for key in missing if key not in given]:
-        raise UserError(f"{', '.join(missing)} must be given, as in {missing[0]}=…")
+        folders = key_docs.search_path([conf_dir(), *user_conf_dirs()], overrides)
+        meaning = key_docs.first_sentence(key_docs.meanings(choices, name, folders).get(missing[0], ""))
+        raise UserError(f"{', '.join(missing)} must be given, as in {missing[0]}=…. {meaning}".rstrip(". "))
     # Without those of a part of a section, such as `kg/vocabulary`.
     of_sections = {group: choice for group, choice in choices.items() if "/" not in group}
     try:
@@ -300,14 +302,13 @@ def _unparsed(word: str, overrides: Sequence[str], name: str) -> str:
     """Return a sentence about a word that is no override; for one written as a flag, with the key that it may mean."""
     if not word.startswith("-"):
         return not_an_override(word)
-    given, _, value = word.lstrip("-").replace("-", "_").partition("=")
-    following = overrides[overrides.index(word) + 1 :]
-    value = value or next((each for each in following[:1] if "=" not in each), "…")
+    return wrong_flag(word, overrides[overrides.index(word) + 1 :], keys_of(name, overrides))
+
+
+def keys_of(name: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the groups of a command and its dotted keys, each with its value unless another one is given."""
     composed, groups = _compose_defaults(overrides, name)
-    known = [*groups, *(key for key, _ in flatten(plain(composed)))]
-    keys = [key for key in known if f".{key}".endswith(f".{given}")]
-    meant = f" Did you mean {keys[0]}={value}?" if keys else did_you_mean(word, ["--help"])
-    return f"'{word}' is not of the form key=value, and kgqa has no such flag.{meant}"
+    return {**groups, **dict(flatten(plain(composed)))}
 
 
 def _unknown_choice(error: MissingConfigException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from inspect import Parameter, signature
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from pipeline.config.secrets import refuse_secrets
 from pipeline.errors import UserError
 from pipeline.imports import import_named
 from pipeline.renames import current_target
-from pipeline.suggestions import did_you_mean
+from pipeline.suggestions import similar_key, suggestion
 
 T = TypeVar("T")
 
@@ -157,9 +158,14 @@ def _refuse_unknown(
         return
     known = [each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY]
     if unknown := [key for key in arguments if key not in known]:
-        prefix = f"{path}." if path else ""
-        similar = did_you_mean(unknown[0], [*known, *skipped], prefix)
-        raise UserError(f"unknown key '{prefix}{unknown[0]}'.{similar}")
+        raise UserError(_unknown_key(f"{path}.{unknown[0]}" if path else unknown[0], [*known, *skipped]))
+
+
+def _unknown_key(key: str, known: Sequence[str]) -> str:
+    """Return the sentence about a dotted key whose section has other keys, with the nearest of them."""
+    section, dot, name = key.rpartition(".")
+    similar = similar_key(name, known)
+    return f"unknown key '{key}'.{suggestion(f'{section}{dot}{similar}') if similar else ''}"
 
 
 def _import_remedy(error: Exception, target: str) -> str:
@@ -177,7 +183,7 @@ def _wrong_value(error: ValidationError, path: str, given: Mapping[str, Any]) ->
         case "value_error" if not first["loc"]:  # about several keys together
             return f"{path}: {first['ctx']['error']}"
         case "unexpected_keyword_argument" | "extra_forbidden":
-            return f"unknown key '{key}'."
+            return _unknown_key(key, _siblings(first, given))
         case "missing" | "missing_argument" | "missing_keyword_only_argument":
             key = ".".join(filter(None, [path, *map(str, first["loc"])]))
             return f"{key} must be given, as in {key}=…"
@@ -215,6 +221,15 @@ def _dotted_key(error: ErrorDetails, path: str, given: Any) -> str:
             continue
         parts.append(str(part))
     return ".".join(parts)
+
+
+def _siblings(error: ErrorDetails, given: Any) -> list[str]:
+    """Return the other keys of the mapping that holds a wrong key."""
+    *sections, name = error["loc"]
+    for part in sections:
+        with suppress(LookupError, TypeError):  # the part names a member of a union
+            given = given[part]
+    return [str(key) for key in given if key != name]
 
 
 def _expected(error: ErrorDetails, key: str) -> str:

@@ -62,7 +62,12 @@ class ConfigFile:
     @property
     def first_sentence(self) -> str:
         """The first sentence of the summary."""
-        return re.split(r"(?<=\.)\s+(?=[A-Z`])", self.summary, maxsplit=1)[0]
+        return first_sentence(self.summary)
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of an explanation."""
+    return re.split(r"(?<=\.)\s+(?=[A-Z`])", text, maxsplit=1)[0]
 
 
 def read_file(path: Path, group: str | None = None) -> ConfigFile:
@@ -150,11 +155,8 @@ def help_text(
     named = {re.split(r"[.=/]", word.lstrip("+~"), maxsplit=1)[0] for word in overrides}
     width = min(shutil.get_terminal_size().columns, 120)
     groups = {group: read_group(folders, group) for group in sorted(chosen) if "@" not in group}
-    files = read_command(folders, command)
-    # A choice for another section, as retrieval=published makes one, comes before that section's own choice.
-    ordered = sorted(chosen.items(), key=lambda item: "@" not in item[0])
-    files += [file for group, choice in ordered for file in _read_choice(folders, group, choice)]
-    meanings = {doc.key: doc for file in reversed(files) for doc in file.keys if doc.meaning}
+    files = _files(chosen, command, folders)
+    docs = _docs(files)
     purposes = {group: meaning for file in files for group, meaning in file.groups.items() if meaning}
     for section, choices in groups.items():  # a group inside a section, such as kg/vocabulary
         purposes |= {
@@ -175,9 +177,9 @@ def help_text(
     hidden = [section for section in composed if section in chosen and section not in named]
     hidden = hidden if len(hidden) > _FEW else []
     lines.append("Keys with their defaults:\n")
-    for key, value in _values({key: value for key, value in composed.items() if key not in hidden}, meanings):
+    for key, value in _values({key: value for key, value in composed.items() if key not in hidden}, docs):
         required = " Required." if value == REQUIRED else ""
-        meaning = meanings[key].meaning if key in meanings else ""
+        meaning = docs[key].meaning if key in docs else ""
         lines += [f"  {key}" if value is None else f"  {key}={value}", *_wrap(meaning + required, width)]
     if hidden:
         example = f"{hidden[0]}={chosen[hidden[0]]} --help"
@@ -187,6 +189,23 @@ def help_text(
         )
         lines += ["", *textwrap.wrap(more, width)]
     return "\n".join(lines)
+
+
+def meanings(chosen: Mapping[str, str], command: str, folders: Sequence[Path]) -> dict[str, str]:
+    """Return the meaning of each key that has one, under these choices. The arguments are those of `help_text`."""
+    return {key: doc.meaning for key, doc in _docs(_files(chosen, command, folders)).items()}
+
+
+def _files(chosen: Mapping[str, str], command: str, folders: Sequence[Path]) -> list[ConfigFile]:
+    """Read the files that define the keys of a command under these choices. Of a key in several, the first counts."""
+    # A choice for another section, as retrieval=published makes one, comes before that section's own choice.
+    ordered = sorted(chosen.items(), key=lambda item: "@" not in item[0])
+    of_choices = (file for group, choice in ordered for file in _read_choice(folders, group, choice))
+    return [*read_command(folders, command), *of_choices]
+
+
+def _docs(files: Sequence[ConfigFile]) -> dict[str, KeyDoc]:
+    return {doc.key: doc for file in reversed(files) for doc in file.keys if doc.meaning}
 
 
 def _names(choices: Mapping[str, ConfigFile], chosen: str, width: int) -> list[str]:

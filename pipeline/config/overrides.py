@@ -5,12 +5,15 @@ from __future__ import annotations
 import os.path
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
+
+from pipeline.suggestions import did_you_mean
 
 _PLAIN = re.compile(r"[\w./:@+-]+", re.ASCII)
 _WORD = re.compile(r"(\+{0,2}[\w./@-]+)=(.+)", re.ASCII | re.DOTALL)
@@ -59,6 +62,23 @@ def not_an_override(word: str, form: str = "key=value") -> str:
         return f"'{word}' is not of the form {form}"
     literal = shlex.quote(f"{found[1]}={_quoted(found[2])}")
     return f"'{word}' is not of the form {form}: check its brackets and quotes, or write {literal} for this text"
+
+
+def wrong_flag(word: str, following: Sequence[str], values: Mapping[str, Any]) -> str:
+    """Return a sentence about a word that is written as a flag, with the override that it may mean.
+
+    `following` are the words after it. `values` are the keys that there are, with their values.
+    """
+    given, _, value = word.lstrip("-").replace("-", "_").partition("=")
+    key = next((each for each in values if f".{each}".endswith(f".{given}")), None)
+    if key is None:
+        meant = did_you_mean(word, ["--help"])
+    elif isinstance(values[key], bool):  # what follows is no value, as the run folder of `--json RUN`
+        meant = f" Did you mean {key}={value or 'true'}?"
+    else:
+        value = value or next((each for each in following[:1] if "=" not in each), "…")
+        meant = f" Did you mean {key}={value}?"
+    return f"'{word}' is not of the form key=value, and kgqa has no such flag.{meant}"
 
 
 def _parsed(word: str) -> Override | None:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from pipeline import config
+from pipeline.cli.commands import COMMANDS
 from pipeline.cli.hydra_flags import take
 from tests.cli.conftest import WORLD
 from tests.cli.support import Kgqa
@@ -46,7 +47,7 @@ def test_hydra_help_lists_the_flags_that_are_taken(kgqa: Kgqa) -> None:
         "--resolve": ["--cfg", "job"],
     }
     for flag in flags:
-        _, rest = take([flag, *values.get(flag, ())], "config")
+        _, rest = take([flag, *values.get(flag, ())], COMMANDS["evaluate"])
         assert [word for word in rest if not word.startswith("hydra.searchpath=")] == []
 
 
@@ -140,6 +141,17 @@ def test_multirun_of_evaluate_is_a_sweep(flag: str, kgqa: Kgqa) -> None:
             "sweep --limit 3",
             "'--limit' is not of the form key=value, and kgqa has no such flag. Did you mean run.limit=3?",
         ),
+        *(
+            (words, f"'{flag}' is not of the form key=value, and kgqa has no such flag. Did you mean {meant}?")
+            for words, flag, meant in (
+                ("ls --json", "--json", "json=true"),
+                ("losses --json runs/x", "--json", "json=true"),
+                ("losses runs/x --table t.csv", "--table", "table=t.csv"),
+                ("show runs/x q1 --calls", "--calls", "calls=true"),
+                ("benchmark graph --json", "--json", "json=true"),
+            )
+        ),
+        ("view --json", "'--json' is not of the form key=value, and kgqa has no such flag."),
         ("--shell-completion install=tcsh", "--shell-completion: No completion plugin for 'tcsh' found"),
     ],
 )

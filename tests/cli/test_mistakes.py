@@ -133,7 +133,11 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
             "kg=subgraph",
             "kg=subgraph needs a dataset with a graph per question, such as dataset=rog; synthetic has none",
         ),
-        ("llm=replay", "llm.run must be given, as in llm.run=…"),
+        ("llm=replay", "llm.run must be given, as in llm.run=…. The folder of the earlier run"),
+        ("+method.widht=1", "unknown key 'method.widht'. Did you mean 'method.beam_width'?"),
+        ("+run.limt=1", "unknown key 'run.limt'. Did you mean 'run.limit'?"),
+        ("+engine.concurency=1", "unknown key 'engine.concurency'. Did you mean 'engine.concurrency'?"),
+        ("+llm.reply_style=1", "unknown key 'llm.reply_style'."),
         (
             "llm=endpoint llm.base_urls=[http://gpu1/v1,http://gpu1/v1/]",
             "llm.base_urls names http://gpu1/v1/ more than once: name each server once",
@@ -165,9 +169,11 @@ def test_the_key_of_a_wrong_value_is_named_alone_if_it_follows_no_other_one(kgqa
 
 
 def test_required_keys_of_a_dataset_are_named(kgqa: Kgqa) -> None:
-    assert kgqa("evaluate", "dataset=metaqa").sentence == "dataset.path must be given, as in dataset.path=…"
+    assert kgqa("evaluate", "dataset=metaqa").sentence.startswith(
+        "dataset.path must be given, as in dataset.path=…. The folder as "
+    )
     both = kgqa("evaluate", "dataset=custom").sentence
-    assert both == "dataset.questions, dataset.triples must be given, as in dataset.questions=…"
+    assert both.startswith("dataset.questions, dataset.triples must be given, as in dataset.questions=…. The file of ")
 
 
 @pytest.mark.parametrize(

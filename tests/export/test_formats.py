@@ -206,7 +206,7 @@ def test_what_is_exported_tells_other_gold_answers_and_other_code_apart(run: Run
         ("format=inspekt", "there is no format=inspekt. Did you mean 'inspect'?"),
         ("format=inspect configuration=7", "has no configuration 7: its highest is 0"),
         ("format=inspect output=s3://bucket/x", "output=s3://bucket/x: format=inspect writes to a folder"),
-        ("", "format must be given"),
+        ("", "format must be given, as in format=…. The format: inspect (logs for Inspect), otel ("),
     ],
 )
 def test_mistakes_are_one_sentence(
@@ -214,6 +214,12 @@ def test_mistakes_are_one_sentence(
 ) -> None:
     assert main(["export", str(run.folder.path), *words.split()]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_missing_format_names_all_of_them(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(run.folder.path)]) == 2
+    said = capsys.readouterr().err
+    assert [name for name in FORMATS if f" {name}" not in said] == []
 
 
 @pytest.mark.parametrize("name", [name for name, each in FORMATS.items() if each.extra is None])
