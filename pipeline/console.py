@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import rich.console
 from rich.console import ConsoleOptions, RenderableType
+from rich.progress import Progress
 from rich.segment import Segment
 
 from pipeline.text import printable
@@ -21,3 +22,11 @@ class Console(rich.console.Console):
         """Return the parts of a text or table, all of them printable."""
         for part in super().render(renderable, options):
             yield part if part.control else Segment(printable(part.text), part.style)
+
+
+def progress(begins: str) -> Progress:
+    """Return a progress bar on standard error. Where that is no terminal, a line says there what begins."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        console.print(begins, markup=False, soft_wrap=True)
+    return Progress(console=console, transient=True, disable=not console.is_terminal)

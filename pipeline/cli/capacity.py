@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
-from rich.progress import Progress
 from rich.table import Table as RichTable
 
 from pipeline import config
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
-from pipeline.console import Console
+from pipeline.console import progress
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import plain_table
 from pipeline.simulation.cluster.capacity import Cluster, draw_questions, longest_s, simulate
@@ -177,26 +176,22 @@ def _check_questions(plan: Plan, workloads: Workloads) -> list[str]:
 def _measure(runs: Sequence[StoragePath]) -> Workloads:
     """Measure the workloads of runs, and show how much of them is read."""
     shards = sum(len(RunFolder(run).traces) for run in runs)
-    with _progress() as progress:
-        task = progress.add_task("reading the runs", total=shards)
-        return measure_workloads(runs, lambda: progress.advance(task))
+    with progress("reading the runs: a run of many questions takes minutes") as shown:
+        task = shown.add_task("reading the runs", total=shards)
+        return measure_workloads(runs, lambda: shown.advance(task))
 
 
 def _simulate(workloads: Workloads, plan: Plan) -> list[Projection]:
     """Simulate every cluster, and show how many of the questions are answered."""
     projections: list[Projection] = []
     asked = sum(plan.questions[dataset] * len(methods) for dataset, methods in workloads.items())
-    with _progress() as progress:
-        task = progress.add_task("simulating", total=asked * len(plan.gpus))
+    clusters = counted(len(plan.gpus), "cluster")
+    with progress(f"simulating {counted(asked, 'question')} on {clusters}: many questions take minutes") as shown:
+        task = shown.add_task("simulating", total=asked * len(plan.gpus))
         for projection in _projections(workloads, plan):
             projections.append(projection)
-            progress.update(task, advance=projection.questions)
+            shown.update(task, advance=projection.questions)
     return projections
-
-
-def _progress() -> Progress:
-    console = Console(stderr=True)
-    return Progress(console=console, transient=True, disable=not console.is_terminal)
 
 
 def _projections(workloads: Workloads, plan: Plan) -> Iterator[Projection]:

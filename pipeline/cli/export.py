@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pydantic.dataclasses import dataclass
-from rich.progress import Progress
 
 from pipeline import config
 from pipeline.analysis.runs import open_run
 from pipeline.analysis.score_notes import score_notes
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
-from pipeline.console import Console
+from pipeline.console import progress
 from pipeline.errors import UserError
 from pipeline.export.exported_run import exported_configurations
 from pipeline.export.formats import export, find_format
@@ -32,10 +31,7 @@ def run(arguments: Arguments) -> Output:
     plan = config.build_own(Plan, arguments.compose())
     find_format(plan.format)  # before the long work
     opened = open_run(arguments.words[0])
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        console.print("exporting: a run of many questions takes minutes")
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
+    with progress("exporting the questions: a run of many questions takes minutes") as shown:
         task = shown.add_task("exporting the questions", total=None)
         exported = exported_configurations(opened, plan.configuration, lambda: shown.advance(task))
         shown.update(task, total=sum(each.summary.answered for each in exported))

@@ -49,6 +49,14 @@ def test_a_cell_without_a_busy_part_has_the_time_of_the_longest_question(kgqa: K
     assert ("longest" in page) == any(each["utilisation"] <= 0.9 for each in found)
 
 
+def test_each_part_says_on_stderr_that_it_begins(kgqa: Kgqa, finished: Path) -> None:
+    shown = kgqa("capacity", finished, "+questions.synthetic=500", "gpus=[1,8]")
+    assert shown.err.splitlines() == [
+        "reading the runs: a run of many questions takes minutes",
+        "simulating 500 questions on 2 clusters: many questions take minutes",
+    ]
+
+
 def test_workloads_are_measured_from_runs_saved_and_read_back(kgqa: Kgqa, finished: Path, tmp_path: Path) -> None:
     shown = kgqa("capacity", finished, "+questions.synthetic=500", "save=workload.json", "gpus=[1]")
     assert shown.code == 0, shown.err
@@ -114,7 +122,7 @@ def test_a_terminal_shows_how_much_is_read_and_simulated(
     kgqa: Kgqa, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = io.StringIO()
-    monkeypatch.setattr("pipeline.cli.capacity.Console", lambda **_: Console(file=shown, force_terminal=True))
+    monkeypatch.setattr("pipeline.console.Console", lambda **_: Console(file=shown, force_terminal=True))
     assert kgqa("capacity", finished, "+questions.synthetic=50", "gpus=[1,8]").code == 0
     assert "reading the runs" in shown.getvalue()
     assert "simulating" in shown.getvalue()
