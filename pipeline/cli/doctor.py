@@ -22,7 +22,7 @@ from pipeline.evaluation.score_tables import plain_table
 from pipeline.text import counted
 
 _COUNTED: tuple[Level, ...] = ("problem", "warning")
-_STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
+_STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red", "stopped": "red"}
 
 
 def run(arguments: Arguments) -> Output:
@@ -72,4 +72,5 @@ def _table(findings: Sequence[Finding]) -> Table:
 
 def _verdict(counts: Mapping[Level, int]) -> str:
     parts = [counted(counts[level], level) for level in _COUNTED if counts[level]]
-    return " and ".join(parts) or "no problem found"
+    stopped = [f", which stopped {counted(counts['stopped'], 'other check')}"] if counts["stopped"] else []
+    return "".join([" and ".join(parts) or "no problem found", *stopped])

@@ -23,7 +23,7 @@ def test_a_configuration_without_problems(kgqa: Kgqa, tmp_path: Path, monkeypatc
 
 def test_a_problem_is_exit_code_1_and_a_warning_is_not(kgqa: Kgqa) -> None:
     one = kgqa(*WORDS, "run.dir=/sys/kgqa")
-    assert (one.code, one.out.splitlines()[-1]) == (1, "2 problems")  # the dry run cannot be made there either
+    assert (one.code, one.out.splitlines()[-1]) == (1, "1 problem, which stopped 1 other check")  # the dry run
     assert "→ Name another run.dir" in one.out
     some = kgqa(*WORDS, "engine.concurrency=50000")
     assert (some.code, some.out.splitlines()[-1]) == (0, "1 warning")
@@ -34,7 +34,15 @@ def test_one_cause_is_printed_once(kgqa: Kgqa) -> None:
     shown = kgqa(*words, "llm.base_urls=[http://127.0.0.1:9/v1]", "llm.model=x", "llm.max_retries=0")
     text = " ".join(shown.out.split())
     assert text.count("no model server can be used") == 1
-    assert "it prevents a run → Fix the problem of model http://127.0.0.1:9/v1 above." in text
+    assert "stopped dry run it prevents a run → Fix the problem of model http://127.0.0.1:9/v1 above." in text
+    assert text.endswith("1 problem, which stopped 1 other check")
+
+
+def test_two_dead_servers_are_two_problems(kgqa: Kgqa) -> None:
+    words = ["llm=endpoint" if word.startswith("llm=") else word for word in WORDS]
+    urls = "llm.base_urls=[http://127.0.0.1:9/v1,http://127.0.0.1:11/v1]"
+    shown = kgqa(*words, urls, "llm.model=x", "llm.max_retries=0")
+    assert shown.out.splitlines()[-1] == "2 problems, which stopped 1 other check"
 
 
 def test_a_wrong_argument_is_exit_code_2(kgqa: Kgqa) -> None:

@@ -11,6 +11,8 @@ from pipeline.engine.doctor.finding import Check, Finding, problem
 from pipeline.engine.run import Configuration
 from pipeline.errors import KgqaError, UserError
 
+_DRY_RUN = "dry run"
+
 CHECKS = (
     Check("versions", machine.versions, "Install the package again: pip install --force-reinstall kgqa-pipeline."),
     Check("run folder", machine.run_folder, "Name another folder in run.dir."),
@@ -22,7 +24,7 @@ CHECKS = (
     Check("node search", graphs.node_search, "Remove the folder nodes-… in retrieval.cache_dir: it is damaged."),
     Check("dataset", questions.dataset, "See whether dataset.path is correct."),
     Check("topic entities", questions.topic_entities, "Fix the problems of the graph and of the dataset."),
-    Check("dry run", questions.dry_run, "Fix the problems above, and run kgqa doctor again.", timeout_s=300),
+    Check(_DRY_RUN, questions.dry_run, "Fix the problems above, and run kgqa doctor again.", timeout_s=300),
 )
 
 
@@ -30,19 +32,21 @@ async def examine(configuration: Configuration) -> AsyncIterator[tuple[str, list
     """Yield the subject and the findings of each check."""
     named: dict[str, str] = {}
     for check in CHECKS:
-        findings = [_without_repetition(each, named) for each in await _run(check, configuration)]
+        findings = [_stopped(each, named) for each in await _run(check, configuration)]
         named |= {text: each.subject for each in findings for text in (each.found, each.fix) if each.level == "problem"}
         yield check.subject, findings
 
 
-def _without_repetition(finding: Finding, named: Mapping[str, str]) -> Finding:
-    """Refer to the earlier finding that has the same cause: one fault stops several checks.
+def _stopped(finding: Finding, named: Mapping[str, str]) -> Finding:
+    """Refer to the earlier problem that has the same cause: one fault stops several checks, and counts once.
 
-    `named` is the subject of each sentence that was printed as a problem.
+    The dry run needs all that is checked before it. `named` is the subject of each sentence that was printed as a
+    problem.
     """
-    if finding.level != "problem" or finding.fix not in named:
+    if finding.level != "problem" or (finding.fix not in named and not (named and finding.subject == _DRY_RUN)):
         return finding
-    return replace(finding, fix=f"Fix the problem of {named[finding.fix]} above.")
+    fix = f"Fix the problem of {named[finding.fix]} above." if finding.fix in named else finding.fix
+    return replace(finding, level="stopped", fix=fix)
 
 
 async def _run(check: Check, configuration: Configuration) -> list[Finding]:

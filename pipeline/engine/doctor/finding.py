@@ -8,8 +8,11 @@ from typing import Literal, TypeAlias
 
 from pipeline.engine.run import Configuration
 
-Level: TypeAlias = Literal["ok", "warning", "problem"]
-"""`problem`: the run would fail or be wrong. `warning`: it would run, but slower or with worse results."""
+Level: TypeAlias = Literal["ok", "warning", "problem", "stopped"]
+"""`problem`: the run would fail or be wrong. `warning`: it would run, but slower or with worse results.
+
+`stopped`: the check could not be made, because of a problem that an earlier one found.
+"""
 
 
 @dataclass(frozen=True, slots=True)
