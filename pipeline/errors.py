@@ -55,20 +55,36 @@ class ContextOverflow(ServiceError):
     """A prompt is longer than the model's context. Prompts are never truncated silently (specification §2.3)."""
 
 
+_DEFECTS = {
+    "missing": "is missing",
+    "string_type": "must be a text",
+    "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
+    **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
+    **dict.fromkeys(("model_type", "model_attributes_type", "dataclass_type", "dict_type"), "must be an object"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+}
+"""What Pydantic's types of errors mean, for readers who do not know Pydantic."""
+
+
 def first_defect(error: ValidationError) -> str:
     """Return what is wrong first, and where, without the value, which may be a secret or many lines.
 
     For a field that is missing, it names a present one with a similar name.
     """
     first = error.errors(include_url=False)[0]
+    if first["type"] == "json_invalid":
+        return f"it is not valid JSON ({first['ctx']['error']})"
     present = first["input"] if first["type"] == "missing" and isinstance(first["input"], dict) else {}
     # Other fields of a row have similar names, such as RawQuestion and QuestionId; a misspelt one differs less.
     similar = closest(str(first["loc"][-1]), map(str, present), cutoff=0.8) if present else None
-    return ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]])) + (
-        f", but there is '{similar}'" if similar else ""
-    )
+    place = ".".join(map(str, first["loc"])) or "it"
+    defect = _DEFECTS.get(first["type"]) or first["msg"].replace("Input should be", "must be")
+    return f"{place} {defect}" + (f", but there is '{similar}'" if similar else "")
 
 
 def row_defect(error: ValidationError) -> str:
     """Return the first defect of a row, without the place in its JSON: who names the row has another line number."""
-    return re.sub(r" at line \d+ column \d+$", "", first_defect(error))
+    return re.sub(r" at line \d+ column \d+(?=\)$)", "", first_defect(error))

@@ -58,7 +58,7 @@ def load(arguments: Arguments) -> Output:
     dataset: Dataset = config.build("dataset", composed)
     plan = config.build_own(LoadPlan, composed)
     target, output = plan.target, Path(plan.output) if plan.output else None
-    rejected = Path(f"{output or dataset.name}.rejected.jsonl")
+    rejected = Path.cwd() / f"{output or dataset.name}.rejected.jsonl"
     summary, notes = _load(composed, dataset, target, output, rejected=rejected)
     fingerprint = None
     if target == "oxigraph":

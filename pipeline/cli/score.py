@@ -82,7 +82,8 @@ def _score_run(folder: RunFolder, overrides: Sequence[str]) -> Output:
 def _score_predictions(file: Path, plan: Plan, composed: Mapping[str, Any]) -> Output:
     dataset: Dataset = config.build("dataset", composed)
     evaluation = config.build("evaluation", composed)
-    with Rejections(Path(f"{file.name}.rejected.jsonl"), strict=composed["dataset"]["strict"]) as rejections:
+    rejected = Path.cwd() / f"{file.name}.rejected.jsonl"  # the folder of other people's files may be read-only
+    with Rejections(rejected, strict=composed["dataset"]["strict"]) as rejections:
         predictions = read_predictions(file, rejections.add, read_published_line)
         examples = dataset.examples(rejections.add)
         scored = score_predictions(predictions, examples, method=plan.name or file.stem, scoring=evaluation)

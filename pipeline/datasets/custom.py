@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Annotated
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.files import BadRow, FileDataset, Row, Text, json_lines, read_examples
+from pipeline.datasets.files import BadRow, FileDataset, Row, Text, json_lines, named_by, read_examples
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.inverses import in_both_directions, read_inverses
@@ -56,8 +57,8 @@ class _Question(Row):
 
     id: Text
     question: Text
-    topic_entities: list[Text | _Node]
-    answers: list[Text | _Node]
+    topic_entities: list[Annotated[_Node, named_by("id")]]
+    answers: list[Annotated[_Node, named_by("name")]]
     answers_alt: tuple[str, ...] = ()
     answer_mids: tuple[str, ...] = ()
     sparql: str | None = None
@@ -109,7 +110,7 @@ class Custom(FileDataset):
 
     def _read(self, line: bytes) -> Example:
         row = _Question.model_validate_json(line)
-        topics = [_Node(id=topic) if isinstance(topic, str) else topic for topic in row.topic_entities]
+        topics = row.topic_entities
         entities = {topic.node(): Entity(topic.node(), topic.title()) for topic in topics}
         return Example(
             self.question(row.id, row.question, topics=entities.values(), meta=self._meta(row)),
@@ -140,8 +141,7 @@ def _check(file: AnyPath, key: str) -> None:
 
 def _gold(row: _Question) -> tuple[GoldAnswer, ...]:
     """Return the gold answers. One given by name has no id and is matched by name; one given as a MID has that id."""
-    nodes = [_Node(name=answer) if isinstance(answer, str) else answer for answer in row.answers]
-    golds = [GoldAnswer(node.title(), id=node.id or _mid(node.title()), aliases=node.aliases) for node in nodes]
+    golds = [GoldAnswer(node.title(), id=node.id or _mid(node.title()), aliases=node.aliases) for node in row.answers]
     if len(golds) == 1:
         golds = [replace(golds[0], aliases=(*golds[0].aliases, *row.answers_alt, *row.answer_mids))]
     else:

@@ -12,7 +12,7 @@ from io import BufferedReader
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
 from pydantic.dataclasses import dataclass
 
 from pipeline.datasets.interface import Reject
@@ -65,6 +65,11 @@ class Row(BaseModel):
     """Base class of row schemas. Unknown fields are ignored; a number is accepted where a text is expected."""
 
     model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True)
+
+
+def named_by(field: str) -> BeforeValidator:
+    """Accept a text in place of an object: it is the value of this field."""
+    return BeforeValidator(lambda value: value if isinstance(value, dict) else {field: value})
 
 
 def find_file(path: AnyPath, patterns: Sequence[str], *, what: str) -> AnyPath:

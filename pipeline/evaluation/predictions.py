@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import orjson
 import polars as pl
 from pydantic import ValidationError
 
-from pipeline.datasets.files import Row, Text, json_lines
+from pipeline.datasets.files import Row, Text, json_lines, named_by
 from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError, row_defect
 from pipeline.evaluation.config import ScoringConfig
@@ -32,7 +32,7 @@ class _Linked(Row):
 
 class _Line(Row):
     id: Text
-    answers: list[str | _Linked]
+    answers: list[Annotated[_Linked, named_by("text")]]
     raw: str | None = None
 
 
@@ -203,8 +203,7 @@ def _key(text: str) -> str:
 
 
 def _answer(line: _Line) -> Answer:
-    linked = (_Linked(text=answer) if isinstance(answer, str) else answer for answer in line.answers)
-    return Answer(tuple(Prediction(answer.text, answer.id) for answer in linked), raw=line.raw or "")
+    return Answer(tuple(Prediction(answer.text, answer.id) for answer in line.answers), raw=line.raw or "")
 
 
 def _shortened(ids: Sequence[str]) -> str:

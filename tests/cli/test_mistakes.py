@@ -469,7 +469,7 @@ def test_a_strict_run_stops_at_a_malformed_row(bad_row: int, kgqa: Kgqa, tmp_pat
     words = ("dataset=custom", "dataset.triples=graph.tsv", "dataset.questions=questions.jsonl", "run.dir=run")
     small = ("engine.shard_size=4", "engine.concurrency=4", "evaluation.bootstrap_resamples=100")
     said = kgqa("evaluate", *words, *small, "dataset.strict=true").sentence
-    assert f"questions.jsonl, line {bad_row}: Invalid JSON" in said
+    assert f"questions.jsonl, line {bad_row}: it is not valid JSON" in said
     assert "dataset.strict=false skips such rows" in said
     assert kgqa("evaluate", *words, *small).code == 0, "the run continues in the same folder"
 

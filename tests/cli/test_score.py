@@ -121,7 +121,10 @@ def test_predictions_that_do_not_match_are_reported_below_the_table(
     missing, unknown, rejected = scored.out.splitlines()[-3:]
     assert missing.startswith("4 questions without a prediction, counted as wrong: ")
     assert unknown == "1 prediction ignored, with an id that is not in the dataset: nobody"
-    assert rejected == "1 row of mine.jsonl could not be read: mine.jsonl.rejected.jsonl lists them with reasons"
+    assert (
+        rejected
+        == f"1 row of mine.jsonl could not be read: {tmp_path}/mine.jsonl.rejected.jsonl lists them with reasons"
+    )
     (row,) = map(json.loads, (tmp_path / "mine.jsonl.rejected.jsonl").read_text().splitlines())
     assert (row["file"], row["line"]) == ("mine.jsonl", 6)
     (tmp_path / "theirs").mkdir()

@@ -214,8 +214,21 @@ def test_malformed_questions_are_rejected(tmp_path: Path) -> None:
     rejected: list[Rejected] = []
     assert [example.question.id for example in _custom(tmp_path, rows).examples(rejected.append)] == ["good"]
     assert [row.line for row in rejected] == [2, 3, 4, 5, 6, 7]
-    assert rejected[0].reason.startswith("topic_entities: ")
-    assert "neither id, label, name nor mid" in rejected[1].reason
+    assert [row.reason for row in rejected] == [
+        "topic_entities must be a list",
+        "a topic entity or answer has neither id, label, name nor mid",
+        "answers.0.name must not be empty",
+        "question is missing",
+        "the id 'good' occurs earlier in this file",
+        "it must be an object",
+    ]
+
+
+def test_a_number_counts_as_the_text_of_its_digits(tmp_path: Path) -> None:
+    rows = [_question(7, topic_entities=[1990, {"id": 8}], answers=[1994, {"name": 9, "aliases": [10]}])]
+    (read,) = _custom(tmp_path, rows).examples(pytest.fail)
+    assert (read.question.id, [each.id for each in read.question.topic_entities]) == ("7", ["1990", "8"])
+    assert [(each.name, each.aliases) for each in read.gold.answers] == [("1994", ()), ("9", ("10",))]
 
 
 def test_the_graph_may_be_gzipped_and_errors_name_missing_files(tmp_path: Path) -> None:

@@ -54,13 +54,13 @@ def test_a_bad_row_is_rejected_with_line_and_reason_and_reading_continues(tmp_pa
     assert {row.file for row in rejected} == {str(tmp_path / "data.json")}
     assert [row.line for row in rejected] == [3, 4, 5, 6, 7, 8, 10]
     reasons = [row.reason for row in rejected]
-    assert reasons[0] == "Invalid JSON: key must be a string", "the line is that of the file"
-    assert reasons[1] == "answer: Field required"
-    assert reasons[2] == "question: Input should be a valid string"
+    assert reasons[0] == "it is not valid JSON (key must be a string)", "the line is that of the file"
+    assert reasons[1] == "answer is missing"
+    assert reasons[2] == "question must be a text"
     assert reasons[3] == "the id 'amazon-0' occurs earlier in this file"
     assert "object" in reasons[4]
-    assert reasons[6] == "answer: Field required, but there is 'anwser'"
-    assert reasons[5].startswith("qid: String should have at least 1 character")
+    assert reasons[6] == "answer is missing, but there is 'anwser'"
+    assert reasons[5].startswith("qid must not be empty")
 
 
 def test_invalid_utf8_and_lone_surrogates_are_rejected(tmp_path: Path) -> None:

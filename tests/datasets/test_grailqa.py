@@ -79,7 +79,7 @@ def test_malformed_questions_are_rejected(tmp_path: Path) -> None:
     rejected: list[Rejected] = []
     assert len(list(default(GrailQA, path=tmp_path).examples(rejected.append))) == 1
     assert [row.line for row in rejected] == [2, 3, 4]
-    assert rejected[1].reason == "answer.0.answer_type: Input should be 'Entity' or 'Value'"
+    assert rejected[1].reason == "answer.0.answer_type must be 'Entity' or 'Value'"
 
 
 def test_the_dataset_has_no_graph(tmp_path: Path) -> None:

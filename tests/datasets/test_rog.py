@@ -140,8 +140,8 @@ def test_malformed_rows_are_rejected(tmp_path: Path) -> None:
     assert [example.question.id for example in examples] == ["good", "empty"]
     assert examples[1].gold.answers == ()
     assert [row.line for row in rejected] == [2, 3, 4, 5, 6]
-    assert rejected[2].reason == "answer: Input should be a valid list"
-    assert rejected[3].reason == "q_entity.1: Input should be a valid string"
+    assert rejected[2].reason == "answer must be a list"
+    assert rejected[3].reason == "q_entity.1 must be a text"
 
 
 def test_a_row_with_invalid_utf8_is_rejected(tmp_path: Path) -> None:

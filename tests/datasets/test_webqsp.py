@@ -115,8 +115,8 @@ def test_malformed_questions_are_rejected_with_their_position(tmp_path: Path) ->
     path = _official(tmp_path, [_question(), "text", {"QuestionId": "x"}, wrong, _question()])
     assert len(list(default(WebQSP, path=path).examples(rejected.append))) == 1
     assert [row.line for row in rejected] == [2, 3, 4, 5]
-    assert rejected[1].reason == "RawQuestion: Field required"
-    assert rejected[2].reason.startswith("Parses.1.Answers.1.AnswerArgument: ")
+    assert rejected[1].reason == "RawQuestion is missing"
+    assert rejected[2].reason.startswith("Parses.1.Answers.1.AnswerArgument must be a text")
     assert rejected[3].reason == "the id 'WebQTest-0' occurs earlier in this file"
 
 

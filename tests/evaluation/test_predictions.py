@@ -121,16 +121,17 @@ def test_a_result_file_of_pog_or_tog_names_questions_by_their_text(tmp_path: Pat
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("{not json", "Invalid JSON"),
-        ('["q1"]', "Input should be an object"),
-        ({"answers": ["x"]}, "id: Field required"),
-        ({"id": "", "answers": ["x"]}, "id: String should have at least 1 character"),
-        ({"id": "q1"}, "answers: Field required"),
-        ({"id": "q1", "Answer": ["x"]}, "answers: Field required, but there is 'Answer'"),
-        ({"id": "q1", "answers": "Lyon"}, "answers: Input should be a valid array"),
-        ({"id": "q1", "answers": [None]}, "answers.0"),
-        ({"id": "q1", "answers": [{"id": "m.1"}]}, "answers.0"),
-        ({"id": "q1", "answers": [], "raw": ["x"]}, "raw: Input should be a valid string"),
+        ("{not json", "it is not valid JSON"),
+        ('["q1"]', "it must be an object"),
+        ({"answers": ["x"]}, "id is missing"),
+        ({"id": "", "answers": ["x"]}, "id must not be empty"),
+        ({"id": "q1"}, "answers is missing"),
+        ({"id": "q1", "Answer": ["x"]}, "answers is missing, but there is 'Answer'"),
+        ({"id": "q1", "answers": "Lyon"}, "answers must be a list"),
+        ({"id": "q1", "answers": [None]}, "answers.0.text must be a text"),
+        ({"id": "q1", "answers": [["x"]]}, "answers.0.text must be a text"),
+        ({"id": "q1", "answers": [{"id": "m.1"}]}, "answers.0.text is missing"),
+        ({"id": "q1", "answers": [], "raw": ["x"]}, "raw must be a text"),
     ],
 )
 def test_an_unreadable_line_is_rejected_with_its_number(tmp_path: Path, row: object, reason: str) -> None:
@@ -150,6 +151,12 @@ def test_bytes_that_are_not_utf8_are_rejected(tmp_path: Path) -> None:
     assert rejected[0].line == 1
 
 
+def test_a_number_counts_as_the_text_of_its_digits(tmp_path: Path) -> None:
+    file = write(tmp_path, {"id": 7, "answers": [1994, {"text": 1995, "id": 8}]})
+    (answer,) = read_predictions(file, rejecting()).by_id.values()
+    assert [(each.text, each.id) for each in answer.predictions] == [("1994", None), ("1995", "8")]
+
+
 def test_gzip_and_numeric_ids(tmp_path: Path) -> None:
     file = tmp_path / "predictions.jsonl.gz"
     file.write_bytes(gzip.compress(b'{"id": 2101960008000, "answers": []}\n'))
@@ -159,7 +166,7 @@ def test_gzip_and_numeric_ids(tmp_path: Path) -> None:
 def test_errors_explain_the_problem(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"predictions=.*nowhere\.jsonl is not a file"):
         read_predictions(tmp_path / "nowhere.jsonl", rejecting())
-    with pytest.raises(UserError, match=r"has no readable prediction: line 1: Invalid JSON: [^0-9]*$"):
+    with pytest.raises(UserError, match=r"has no readable prediction: line 1: it is not valid JSON [^0-9]*$"):
         read_predictions(write(tmp_path, "hello"), rejecting())
     with pytest.raises(UserError, match="has no readable prediction: it is empty"):
         read_predictions(write(tmp_path, ""), rejecting())
