@@ -10,6 +10,7 @@ from pathlib import Path
 
 import orjson
 
+from pipeline.cli.benchmarks.announcing import announce
 from pipeline.cli.benchmarks.client import body_of
 from pipeline.cli.benchmarks.replay import post_all, recorded, replay_at_once, replay_questions
 from pipeline.cli.benchmarks.runs import run_method, run_steady
@@ -28,7 +29,7 @@ _TRIPLES = 1_000
 
 
 def vllm() -> dict[str, float]:
-    """Calls per second of the pipeline against those of a bare client on one vLLM server, 64 in flight.
+    """Calls per second of the pipeline against those of a bare client on one vLLM server, 32 in flight.
 
     Also tokens per second of replayed calls, in the order of their questions against all at once.
     """
@@ -36,8 +37,8 @@ def vllm() -> dict[str, float]:
         model = Path(folder, "llama")
         make_llama(default(SyntheticWorld), refuse, default(LlamaShape, **_SHAPE), seed=0).save(model)
         with VllmServer(str(model), Path(folder, "server.log"), _ARGUMENTS, resettable=True) as server:
-            figures = measure_saturation(server, Path(folder), questions=256, in_flight=64, rounds=3)
-            return figures | measure_replay(server, Path(folder), questions=128, in_flight=64, rounds=3)
+            figures = measure_saturation(server, Path(folder), questions=64, in_flight=32, rounds=2)
+            return figures | measure_replay(server, Path(folder), questions=48, in_flight=32, rounds=2)
 
 
 def measure_saturation(
@@ -49,6 +50,7 @@ def measure_saturation(
     """
     figures: dict[str, list[float]] = {}
     for round in range(rounds + 1):
+        announce(f"the pipeline and a bare client, {_round(round, rounds)}")
         run = folder / f"run-{round}"
         measured = {"pipeline": _measure_pipeline(server, run, questions, in_flight)}
         measured["bare"] = _measure_bare(server, recorded(run, as_long=False), in_flight)
@@ -72,6 +74,7 @@ def measure_replay(
     together = [call for calls in made for call in calls]
     figures: dict[str, list[float]] = {}
     for round in range(rounds + 1):
+        announce(f"calls in the order of their questions and all at once, {_round(round, rounds)}")
         for way in ("questions", "at_once"):
             before = _reset(server)
             if way == "questions":
@@ -85,6 +88,10 @@ def measure_replay(
     means = {name: sum(values) / len(values) for name, values in figures.items()}
     ratio = means["replay_questions_tokens_per_s"] / means["replay_at_once_tokens_per_s"]
     return means | {"replay_questions_to_at_once": ratio}
+
+
+def _round(number: int, rounds: int) -> str:
+    return f"round {number} of {rounds}" if number else "warm-up"
 
 
 def _measure_pipeline(server: VllmServer, run: Path, questions: int, in_flight: int) -> tuple[float, float]:
