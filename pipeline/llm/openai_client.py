@@ -35,6 +35,8 @@ from pipeline.text import printable
 
 log = logging.getLogger(__name__)
 
+_NO_CHOICES = "choices must not be empty"
+"""The defect of a reply without any text."""
 _OVERLOADED = (408, 429)
 """Statuses with which a healthy server asks for the request later."""
 _NO_CREDIT = b"insufficient_quota"
@@ -157,10 +159,12 @@ class OpenAIClient(ReplicatedClient[Request[Any], Any]):
             if defect is None:
                 self.count_success(server)
                 return read
-        problem = f"unusable reply ({defect}): {self._message(reply)}"
+        problem = f"unusable reply ({defect}{_likely_cause(reply.body, defect)}): {self._message(reply)}"
         server.failures += 1
         self.count_failure(server, problem)
-        raise AttemptFailed(f"{server.url} sent an {problem}")
+        # An error that is sent with status 200 may be gone at the next attempt.
+        lasting = None if _is_error(reply.body) else defect
+        raise AttemptFailed(f"{server.url} sent an {problem}", defect=lasting)
 
     def _failure(self, reply: Reply, server: Server) -> AttemptFailed:
         answered = f"it answered {reply.status}: {self._message(reply)}"
@@ -198,6 +202,25 @@ class OpenAIClient(ReplicatedClient[Request[Any], Any]):
         except TRANSPORT_ERRORS as error:
             return f"{server.url} failed: {describe(error)}"
         return Reply(server.url, response.status, response.body)
+
+
+def _likely_cause(body: bytes, defect: str | None) -> str:
+    """Return a clause about what may have caused an unusable reply; empty where nothing is known."""
+    if body.lstrip().startswith(b"<"):
+        return (
+            ": it is a web page, so a proxy or a page for signing in may stand before the server, or llm.base_urls is "
+            "not the address of its API"
+        )
+    return ": the server wrote no text, perhaps because a filter removed it" if defect == _NO_CHOICES else ""
+
+
+def _is_error(body: bytes) -> bool:
+    """Return whether a body is an object that reports an error."""
+    try:
+        content = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(content, dict) and bool(content.get("error"))
 
 
 def server_message(reply: Reply) -> str:

@@ -21,7 +21,7 @@ import math
 import random
 import time
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -47,6 +47,10 @@ _LATENCY_WINDOW = 200
 """Latest latencies from which the hedging delay is computed."""
 _FIRST_HEDGE_S = 1.0
 """The hedging delay until there are enough latencies."""
+_SLOW_ATTEMPTS = 2
+"""Attempts of a request that is too slow for its servers."""
+_EQUAL_DEFECTS = 3
+"""Replies with the same defect after which a server is not asked again: it would send another one like them."""
 _ABSENCE_S = 600.0
 """Seconds that a request waits for a server to join while there is none, as when all of them are restarted."""
 _REJECTED_RECHECK_S = 30.0
@@ -107,17 +111,48 @@ class RetryPolicy:
 class AttemptFailed(Exception):
     """One attempt failed, and another one may succeed."""
 
-    def __init__(self, message: str, *, too_slow: bool = False, refused: bool = False) -> None:
+    def __init__(
+        self, message: str, *, too_slow: bool = False, refused: bool = False, defect: str | None = None
+    ) -> None:
         """Say why another attempt may succeed.
 
         Args:
             message: What happened.
             too_slow: The request is to blame, not the server. Such a request is attempted only twice.
             refused: The server refused the request for good. Only other servers are asked.
+            defect: Why its reply cannot be used. A server whose replies to a request have the same defect a few times
+                is not asked again.
         """
         super().__init__(message)
         self.too_slow = too_slow
         self.refused = refused
+        self.defect = defect
+
+
+@dataclass(slots=True)
+class _Failures:
+    """The failed attempts of one request."""
+
+    last: str = ""
+    """What the last one was."""
+    slow: int = 0
+    """How many were too slow."""
+    refusing: set[Server] = field(default_factory=set)
+    """The servers that are not asked again."""
+    _defects: Counter[tuple[Server, str]] = field(default_factory=Counter)
+
+    def add(self, failure: AttemptFailed, server: Server) -> None:
+        """Count one."""
+        self.last = str(failure)
+        self.slow += failure.too_slow
+        if failure.defect is not None:
+            self._defects[server, failure.defect] += 1
+        if failure.refused or self._defects[server, failure.defect or ""] == _EQUAL_DEFECTS:
+            self.refusing.add(server)
+
+    def are_final(self, servers: Iterable[Server]) -> bool:
+        """Whether none of the servers need be asked again."""
+        return self.slow == _SLOW_ATTEMPTS or (bool(self.refusing) and self.refusing.issuperset(servers))
 
 
 class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
@@ -227,32 +262,29 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         `only` names the one server to ask, healthy or not. Requests with the same `affinity` prefer the same server.
         Raises ServiceError when the request was refused, or failed in all rounds.
         """
-        problem = ""
-        slow_attempts = 0
-        refusing: set[Server] = set()
+        failures = _Failures()
         for round in range(self._policy.rounds):
             if round:
                 await self._back_off(round)
             if not self.servers:
                 await self._wait_for_server()
-            tried = set(refusing)
-            while slow_attempts < 2 and (server := self._pick(tried, only, affinity)):
+            tried = set(failures.refusing)
+            while failures.slow < _SLOW_ATTEMPTS and (server := self._pick(tried, only, affinity)):
                 tried.add(server)
                 try:
                     is_hedged = self._hedge_quantile is not None and only is None and len(self.healthy_servers) > 1
                     return await (self._attempt_hedged if is_hedged else self.attempt)(request, server)
                 except AttemptFailed as failure:
-                    problem = str(failure)
-                    slow_attempts += failure.too_slow
-                    if failure.refused:
-                        refusing.add(server)
-            if slow_attempts == 2 or (refusing and refusing.issuperset(self.servers if only is None else [only])):
+                    failures.add(failure, server)
+            if failures.are_final(self.servers if only is None else [only]):
                 break
             if not tried:
-                problem = "; ".join(map(_idle_because, self.servers))
+                failures.last = "; ".join(map(_idle_because, self.servers))
         # Raised outside the `except`: the errors of aiohttp hold the request's headers, and so the account.
         tried_times = counted(round + 1, "time")
-        raise ServiceError(f"no {self.kind} server gave a usable answer (tried {tried_times}); last failure: {problem}")
+        raise ServiceError(
+            f"no {self.kind} server gave a usable answer (tried {tried_times}); last failure: {failures.last}"
+        )
 
     def admit_by(self, check: AdmissionCheck, checked: Collection[Server]) -> None:
         """Run `check` on every server that recovers. Servers that are not in `checked` become unhealthy now."""

@@ -181,6 +181,34 @@ class TestFailures:
                 await llm.complete(call())
         assert len(server.bodies) == 3
 
+    @pytest.mark.parametrize(
+        ("body", "cause"),
+        [
+            (b'{"choices": []}', "the server wrote no text, perhaps because a filter removed it"),
+            (
+                b"<!DOCTYPE html><title>Sign in</title>",
+                "it is a web page, so a proxy or a page for signing in may stand",
+            ),
+        ],
+    )
+    async def test_a_server_with_the_same_unusable_reply_is_asked_three_times(
+        self, server: Any, body: bytes, cause: str
+    ) -> None:
+        server.default = server.answer_with(body)
+        async with model(server, max_retries=8) as llm:
+            with pytest.raises(ServiceError, match=rf"tried 3 times\); .*{cause}"):
+                await llm.complete(call())
+        assert len(server.bodies) == 3
+
+    @pytest.mark.parametrize("passing", [b'{"error": {"message": "overloaded"}}', b'{"choices": null}', b"{"])
+    async def test_another_unusable_reply_may_be_the_last_one(self, server: Any, passing: bytes) -> None:
+        other = [server.answer_with(b'{"choices": []}')] * 2
+        overloaded = [server.answer_with(b'{"error": {"message": "overloaded"}}')] * 3
+        server.behaviours = [*other, *overloaded, server.answer_with(passing)]
+        async with model(server, max_retries=8, breaker_failures=99) as llm:
+            assert (await llm.complete(call())).text == "hello"
+        assert len(server.bodies) == 7
+
     async def test_the_only_server_gets_the_pause_that_it_asks_for(self, server: Any, pauses: list[float]) -> None:
         server.behaviours = [server.fail(429, "slow down", Retry_After="0.3")]
         async with model(server) as llm:
