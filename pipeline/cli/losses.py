@@ -13,7 +13,9 @@ from rich.text import Text
 
 from pipeline import config
 from pipeline.analysis.losses import (
+    REASON_MEANINGS,
     REASON_TEXTS,
+    REASONS,
     STAGE_TEXTS,
     STAGES,
     add_groups,
@@ -149,4 +151,14 @@ def _notes(opened: Run, largest: pl.DataFrame) -> list[str]:
     first: dict[str, Any] = largest.row(0, named=True)
     configurations = len(opened.metadata["points"])
     command = show_command(opened.folder.path, first["example"], first["configuration"], configurations)
-    return [f"{command} shows a question of the largest group."]
+    return [*_meanings(largest), f"{command} shows a question of the largest group."]
+
+
+def _meanings(largest: pl.DataFrame) -> list[str]:
+    """Say what the reasons of these groups mean, and what stands in brackets after them."""
+    reasons = [reason for reason in REASONS if reason in set(largest["reason"])]
+    explained = [f"{reason}: {REASON_MEANINGS[reason]}" for reason in reasons if REASON_TEXTS[reason] == reason]
+    place = (
+        "in brackets: the role of the model call at which the answer was lost, or the kind of the step if code lost it"
+    )
+    return [*explained, *([place] if largest["role"].drop_nulls().len() else [])]

@@ -130,6 +130,7 @@ class Viewer:
             urls=[question_url(row["run"], row["configuration"], row["question_id"]) for row in listing.rows],
             columns=page_content.columns(filters),
             shares=page_content.outcome_shares(listing, filters),
+            mixes=(most > 1 and filters.configuration is None) or len(chosen) > 1,
             runs=page_content.choices([each.name for each in self._indexes], filters.run),
             configurations=_configurations(chosen, most, filters.configuration),
             outcomes=page_content.choices(OUTCOMES, filters.outcome),

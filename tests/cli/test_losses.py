@@ -143,6 +143,17 @@ def test_groups_that_are_not_listed_are_counted(finished: Path, kgqa: Kgqa) -> N
     assert f"and {count - 1} more groups: groups={count} lists all" in kgqa("losses", finished, "groups=1").out
 
 
+def test_each_reason_of_a_group_is_explained(finished: Path, kgqa: Kgqa) -> None:
+    shown = kgqa("losses", finished, "groups=1000")
+    reasons = {
+        each["reason"] for each in json.loads(kgqa("losses", finished, "groups=1000", "json=true").out)["groups"]
+    }
+    assert reasons
+    notes = shown.out.splitlines()
+    assert [reason for reason in reasons if not any(line.startswith(f"{reason}: ") for line in notes)] == []
+    assert any(line.startswith("in brackets: the role of the model call") for line in notes)
+
+
 def test_an_unknown_question_is_answered_with_a_command(finished: Path, kgqa: Kgqa) -> None:
     first = json.loads(kgqa("losses", finished, "json=true").out)["groups"][0]["example"]
     sentence = kgqa("show", finished, "nosuch").sentence

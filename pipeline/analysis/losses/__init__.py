@@ -11,6 +11,7 @@ from pipeline.analysis.losses.frames import (
     selecting_configurations,
 )
 from pipeline.analysis.losses.stage_names import (
+    REASON_MEANINGS,
     REASON_TEXTS,
     REASONS,
     STAGE_TEXTS,
@@ -23,6 +24,7 @@ from pipeline.analysis.losses.waiting import critical_path
 __all__ = [
     "LOSS_COLUMNS",
     "REASONS",
+    "REASON_MEANINGS",
     "REASON_TEXTS",
     "STAGES",
     "STAGE_TEXTS",

@@ -132,3 +132,15 @@ REASON_TEXTS: Mapping[str, str] = {
     "old trace": f"old trace: {_OLD_TRACE}",
 }
 """The reasons in a table of losses."""
+REASON_MEANINGS: Mapping[Reason, str] = {
+    "beam": "a reply named the candidate, or gave it a score above 0, and the width of the search kept others",
+    "cap": "another limit than the width of the search, such as a depth, a prefilter, a sample or a budget",
+    "model": "a reply, which left the candidate out or gave it a score of 0, for example",
+    "parse failure": "a reply that could not be read",
+    "graph": "the graph does not lead on",
+    "match rule": "the answer is nearly right, and the rule that compares answers did not recognise it",
+    "error": "the question failed",
+    "no gold path": "the dataset does not say how the answer is found",
+    "old trace": _OLD_TRACE,
+}
+"""What each reason means, for readers of a table."""
