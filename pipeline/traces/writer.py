@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
 import orjson
+import polars as pl
 import pyarrow as pa
 
 from pipeline.datasets.query_shapes import gold_relations
@@ -34,7 +36,7 @@ def replace_columns(path: StoragePath, columns: Mapping[str, Sequence[Any]], ori
     Columns that an older version did not have are null, unless they are among the new ones.
     """
     table = ShardFile(path, read_whole(path)).table(SCHEMA.names)
-    changed = {name: pa.array(values, SCHEMA.field(name).type) for name, values in columns.items()}
+    changed = {name: _array(values, SCHEMA.field(name).type) for name, values in columns.items()}
     write_table(path, pa.table({**{name: table[name] for name in SCHEMA.names}, **changed}, schema=SCHEMA), origin)
 
 
@@ -48,12 +50,27 @@ def to_table(rows: Sequence[TraceRow]) -> pa.Table:
         **_answer_columns(rows),
         **_attributes("scores", rows[0].scores, rows),
         **_attributes("counters", Counters(), rows),
+    }
+    nested = {
         "evidence": _nested([list(_facts(row.answer)) for row in rows], FACT_TYPE),
         "trail": _nested([row.trail for row in rows], TRAIL_TYPE),
         "steps": _nested([list(map(_step_values, row.steps)) for row in rows], STEP_TYPE),
         "texts": _nested([list(map(_step_texts, row.steps)) for row in rows], TEXT_TYPE),
     }
-    return pa.table([pa.array(columns[f.name], f.type) for f in SCHEMA], schema=SCHEMA)
+    plain = {name: _array(values, SCHEMA.field(name).type) for name, values in columns.items()}
+    return pa.table(plain | nested, schema=SCHEMA)
+
+
+def _array(values: Sequence[Any], type: pa.DataType) -> pa.Array:
+    """Convert values by polars: `pa.array` imports pandas if it is installed, which takes 0.4 s in each process."""
+    return pl.Series(values=values, dtype=_polars_type(type)).to_arrow().cast(type)
+
+
+@cache
+def _polars_type(type: pa.DataType) -> pl.DataType:
+    series = pl.from_arrow(pa.nulls(0, type))
+    assert isinstance(series, pl.Series)
+    return series.dtype
 
 
 def _question_columns(rows: Sequence[TraceRow]) -> dict[str, list[Any]]:
@@ -137,10 +154,8 @@ def _nested(groups: Sequence[Sequence[Sequence[Any]]], type: pa.StructType) -> p
         offsets.append(offsets[-1] + len(group))
     flat: list[Sequence[Any]] = [values for group in groups for values in group]
     columns = list(zip(*flat, strict=True)) if flat else [() for _ in type]
-    arrays = [pa.array(column, f.type) for column, f in zip(columns, type, strict=True)]
-    return pa.ListArray.from_arrays(
-        pa.array(offsets, pa.int32()), pa.StructArray.from_arrays(arrays, fields=list(type))
-    )
+    arrays = [_array(column, f.type) for column, f in zip(columns, type, strict=True)]
+    return pa.ListArray.from_arrays(_array(offsets, pa.int32()), pa.StructArray.from_arrays(arrays, fields=list(type)))
 
 
 def _text(value: object) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,17 @@ def folder(tmp_path: Path) -> RunFolder:
         folder.shard(0), [row("q1", steps=[llm_step("k1"), Step(1, "decision", "answered", 0.8)]), row("q2")], ORIGIN
     )
     return folder
+
+
+def test_a_process_that_converts_rows_does_not_import_pandas() -> None:
+    code = """
+import sys
+from pipeline.traces.writer import to_table
+from tests.traces.test_roundtrip import row
+to_table([row("q1")])
+sys.exit("pandas.core" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=True)
 
 
 def test_polars_reads_rows_and_evidence(folder: RunFolder) -> None:
