@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+import hydra
 import pytest
 from omegaconf import OmegaConf
 from pydantic import model_validator
@@ -430,10 +431,25 @@ def test_choices_that_are_composed_once_give_what_hydra_gives(words: str) -> Non
             return type(error), str(error)
         return OmegaConf.to_yaml(composed), OmegaConf.is_struct(composed), choices
 
-    with composition.running_hydra():
+    with hydra.initialize_config_dir(str(config.conf_dir()), version_base="1.3"):
         expected = outcome(composition._compose_anew)
-        assert outcome(composition._compose_by_hydra) == expected
-        assert outcome(composition._compose_by_hydra) == expected, "the first one changed nothing that is kept"
+    assert outcome(composition._compose_by_hydra) == expected
+    assert outcome(composition._compose_by_hydra) == expected, "the first one changed nothing that is kept"
+
+
+def test_a_file_of_the_project_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    composition._composed_choices.cache_clear()
+    config.compose(["method=tog"])
+    read: list[str] = []
+
+    def load(file: Any) -> Any:
+        read.append(Path(file.name).name)
+        return loaded(file)
+
+    loaded = OmegaConf.load
+    monkeypatch.setattr(OmegaConf, "load", load)
+    config.compose(["method=tog", "engine=ray"])
+    assert set(read) <= {"ray.yaml"}
 
 
 def test_a_group_of_the_user_may_be_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseExceptio
 from yaml import YAMLError
 
 from pipeline.config import key_docs
+from pipeline.config.kept_files import keep_files
 from pipeline.config.keys import SECTIONS, check_sections, flatten
 from pipeline.config.overrides import not_an_override, wrong_flag
 from pipeline.config.yaml_files import check_yaml
@@ -163,6 +164,7 @@ def running_hydra() -> Iterator[Hydra]:
     with hydra.initialize_config_dir(str(conf_dir()), version_base="1.3"):
         running = GlobalHydra.instance().hydra
         assert running is not None
+        keep_files(_loader())
         yield running
 
 
@@ -246,9 +248,13 @@ def _initialized_hydra() -> Iterator[ConfigLoaderImpl]:
     """Initialize Hydra with our configuration files, unless a sweeper that calls us has done so. Yields its loader."""
     initialized = nullcontext() if GlobalHydra.instance().is_initialized() else running_hydra()
     with initialized:
-        loader = GlobalHydra.instance().config_loader()
-        assert isinstance(loader, ConfigLoaderImpl)
-        yield loader
+        yield _loader()
+
+
+def _loader() -> ConfigLoaderImpl:
+    loader = GlobalHydra.instance().config_loader()
+    assert isinstance(loader, ConfigLoaderImpl)
+    return loader
 
 
 def plain(composed: DictConfig | ListConfig, *, resolve: bool = False) -> dict[str, Any]:
