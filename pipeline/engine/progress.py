@@ -29,6 +29,11 @@ _RANKING_S = 0.5
 _LINE_S = 30.0
 """Seconds between two lines if there is no terminal for a bar."""
 
+# The first rows of a sweep, which begins with a thousand rows at once, say nothing about the speed of the others.
+_EARLY_S = 60.0
+"""The time left is unknown until so many seconds have passed, or until `_EARLY_SHARE` of the rows has finished."""
+_EARLY_SHARE = 0.01
+
 _UNKNOWN = "…"
 """What the bar shows until a row has finished."""
 
@@ -82,7 +87,10 @@ def _rate_text(task: Task) -> str:
 
 
 def _left_s(task: Task) -> float | None:
-    left: float | None = task.fields["pace"].left_s((task.total or 0) - task.completed, task.elapsed or 0.0)
+    pace, total, elapsed = task.fields["pace"], task.total or 0, task.elapsed or 0.0
+    if elapsed < _EARLY_S and pace.rows < _EARLY_SHARE * total:
+        return None
+    left: float | None = pace.left_s(total - task.completed, elapsed)
     return left
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -99,17 +100,36 @@ def test_without_a_terminal_plain_lines_show_the_progress(monkeypatch: pytest.Mo
     monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
     first, second, last = shown(2000, *parts, terminal=False).splitlines()
     assert first.startswith("questions 2/2,000 · ")
-    assert first.endswith(("/s · Hits@1 of 2 finished 100", " s left · Hits@1 of 2 finished 100"))
+    assert first.endswith("/s · Hits@1 of 2 finished 100")
     assert second.endswith(" · Hits@1 of 3 finished 66.7 · 1 failed")
     assert last.startswith("questions 4/2,000 · ")
 
 
-def progress_of_five(clock: Callable[[], float]) -> RunProgress:
-    """The progress of five questions, whose run has opened."""
+def opened(clock: Callable[[], float], *, total: int) -> RunProgress:
+    """The progress of a run that has opened."""
     console = Console(file=io.StringIO(), get_time=clock)
-    run_progress = RunProgress(console, total=5, on_opened=lambda backends: None, confidence=0.95)
+    run_progress = RunProgress(console, total=total, on_opened=lambda backends: None, confidence=0.95)
     run_progress.on_opened(BACKENDS)
     return run_progress
+
+
+def progress_of_five(clock: Callable[[], float]) -> RunProgress:
+    """The progress of five questions, whose run has opened."""
+    return opened(clock, total=5)
+
+
+@pytest.mark.parametrize(
+    ("second", "rows", "left"),
+    [(9, 13, ""), (9, 239, ""), (9, 240, " · 891 s left"), (59, 13, ""), (60, 13, " · 110,709 s left")],
+)
+def test_time_left_is_unknown_until_one_row_in_a_hundred_or_a_minute(second: int, rows: int, left: str) -> None:
+    now = 0.0
+    run_progress = opened(lambda: now, total=24_000)
+    now = float(second)
+    run_progress.on_progress(FinishedRows(questions=rows))
+    line = re.fullmatch(rf"questions {rows}/24,000 · [\d.]+/(?:s|min)(.*)", run_progress._line())
+    assert line is not None
+    assert line[1] == left
 
 
 def test_rate_and_time_left_move_while_a_slow_model_is_awaited() -> None:
