@@ -88,6 +88,8 @@ class GoldTrail:
         """Edge → the nodes from which it may be followed, as far as the question has reached them."""
         self._leading: dict[int, Set[Node]] = {}
         """Edge → those of all nodes from which it may be followed that lead to a gold answer, where that is known."""
+        self._by_number: dict[int, int] = {}
+        """Edge → the last call that was shown it and replied with numbers alone."""
         self._last = {numbers[-1] for numbers in self._numbers}
         for path, numbers in zip(self.paths, self._numbers, strict=True):
             self._edges.update(zip(numbers, path.relations, strict=True))
@@ -136,6 +138,8 @@ class GoldTrail:
             if others := passed[edge] - followed.get(edge, set()):
                 self._marks.append(_Mark(step.index, "passed", edge, others, set(self._starts[edge])))
         for edge in sorted(followed):
+            if (call := self._by_number.pop(edge, None)) is not None:
+                self._marks.append(_Mark(call, "written", edge))
             self._marks.append(_Mark(step.index, "followed", edge, followed[edge], set(self._starts[edge])))
             self._marks.append(_Mark(step.index, "reached", edge, reached[edge]))
         if self._is_count:
@@ -212,9 +216,15 @@ class GoldTrail:
         self._mention(step, "written", completion)
 
     def understand(self, step: Step, value: object) -> None:
-        """Note which edges within reach the value read from a completion holds: a reply may give mere numbers."""
+        """Note which edges within reach the value read from a completion holds: a reply may give mere numbers.
+
+        If the value has only numbers, too, the reply names the edges that were shown and are followed next.
+        """
         if not self._edges:
             return
+        if _is_numbers(value):
+            shown = (mark.edge for mark in self._marks if mark.step == step.index and mark.event == "shown")
+            self._by_number.update((edge, step.index) for edge in shown if edge is not None)
         read = {edge for relation in _relations_in(value) for edge in self._by_relation.get(relation, ())}
         if within_reach := read & self._starts.keys():
             noted = {mark.edge for mark in self._marks if mark.step == step.index and mark.event == "written"}
@@ -421,6 +431,12 @@ def _relations_in(value: object) -> Iterator[Relation]:
             left.extend(chain(part, part.values()))
         else:
             left.extend(getattr(part, name) for name in _field_names(part.__class__))
+
+
+def _is_numbers(value: object) -> bool:
+    """Whether a value is a whole number, or a collection of nothing else."""
+    parts = value if isinstance(value, list | tuple | set | frozenset) else [value]
+    return bool(parts) and all(type(part) is int for part in parts)
 
 
 @cache

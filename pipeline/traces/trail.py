@@ -35,7 +35,7 @@ class TrailEvent(NamedTuple):
       leads on, such as an actor of a film who has directed another one, counts in no event without `edge`;
     - `shown`: the prompt of a model call names the edge, or `number` gold answers. A prompt that names one of the nodes
       at which the edge may begin, and no other, does not count if this node leads to no gold answer;
-    - `written`: the completion names the edge, or `number` gold answers;
+    - `written`: the completion names the edge, or gives its number, or names `number` gold answers;
     - `kept`: `number` gold answers, or `number` of the `of` nodes at which the edge may begin, survived a selection;
     - `cut`: code dropped the edge, or `number` gold answers, or `number` of the `of` nodes at which the edge may begin.
       A `cut` by a depth limit is noted even with 0 gold answers, because the limit may have ended the search;

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, cast
 
+import pytest
+
 from pipeline.engine.gold_trail import GoldTrail
 from pipeline.kg.interface import Batch, GraphLookups, Hop, Neighbours
 from pipeline.traces.schema import Step
@@ -136,6 +138,29 @@ def test_a_reply_that_gives_numbers_writes_the_relations_that_are_read_from_it()
     trail.write(step, "spouse")
     trail.understand(step, SPOUSE)
     assert len(trail.events) == 2, "what the text names is noted once"
+
+
+@pytest.mark.parametrize(("value", "is_written"), [(1, True), ([1], True), ([], False), (True, False), ("1", False)])
+def test_a_reply_read_as_numbers_alone_writes_the_shown_relation_that_is_followed_next(
+    value: object, *, is_written: bool
+) -> None:
+    trail = GoldTrail(GOLD)
+    call, lookup = Step(0, "llm", "x", 0.0), Step(1, "kg", "neighbours", 0.0)
+    trail.show(call, {"relations": "1. spouse"})
+    trail.write(call, "1")
+    trail.understand(call, value)
+    trail.reach(lookup, {("ann", SPOUSE): Neighbours(("bob",))})
+    written = [(event.step, event.edge) for event in trail.events if event.event == "written"]
+    assert written == ([(0, 0)] if is_written else [])
+
+
+def test_a_shown_relation_that_is_not_followed_was_not_chosen_by_its_number() -> None:
+    trail = GoldTrail(GOLD)
+    call = Step(0, "llm", "x", 0.0)
+    trail.show(call, {"relations": "1. spouse\n2. child"})
+    trail.understand(call, 2)
+    trail.reach(Step(1, "kg", "neighbours", 0.0), {("ann", Relation("child", "out")): Neighbours(("bob",))})
+    assert "written" not in {event.event for event in trail.events}
 
 
 DIRECTED, STARRED, ACTED = Relation("directed_by", "out"), Relation("starred", "out"), Relation("starred", "in")
