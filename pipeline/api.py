@@ -47,11 +47,13 @@ def sweep(axes: Mapping[str, Iterable[object]], overrides: Overrides = (), *, pr
     for key, values in axes.items():
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise UserError(f"{key}: {values!r} should be a list of values, such as [{values!r}]")
+    choices = {key: [config.override(key, value) for value in values] for key, values in axes.items()}
+    if empty := [key for key, words in choices.items() if not words]:
+        raise UserError(f"{empty[0]} has no values: give it one, or leave it out")
     common = _words(overrides)
     if twice := [word for word in common if word.partition("=")[0] in axes]:
         raise UserError(f"{twice[0]} is one of the axes too: give each key once")
-    combinations = product(*([config.override(key, value) for value in values] for key, values in axes.items()))
-    return _run([[*common, *words] for words in combinations], progress=progress)
+    return _run([[*common, *words] for words in product(*choices.values())], progress=progress)
 
 
 def score(run: Run | str | Path, overrides: Overrides = ()) -> pl.DataFrame:

@@ -125,8 +125,13 @@ def test_words_with_spaces_and_letters_need_no_quotes_in_a_dictionary(tmp_path: 
     [
         (lambda: pipeline.sweep({"method.depth": 1}), r"method\.depth: 1 should be a list of values, such as \[1\]"),
         (lambda: pipeline.sweep({"method": "srp"}), r"method: 'srp' should be a list of values, such as \['srp'\]"),
+        (lambda: pipeline.sweep({"method.depth": []}), r"^method\.depth has no values: give it one, or leave it out$"),
         (lambda: pipeline.sweep("method=srp,arg"), "'method=srp,arg' should be a dictionary of lists"),
         (lambda: pipeline.sweep({"method": ["srp"]}, "llm=oracle"), "'llm=oracle' should be a dictionary, such as"),
+        (
+            lambda: pipeline.evaluate({"method": ["srp", "arg"]}),
+            r"^method=\[srp,arg\]: method takes one choice, as in ",
+        ),
         (lambda: pipeline.evaluate("method=srp"), "'method=srp' should be a dictionary, such as"),
         (lambda: pipeline.evaluate([("method", "srp")]), "should be a dictionary, such as"),
     ],

@@ -6,6 +6,7 @@ import re
 import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,20 @@ def run_configurations(arguments: Arguments, sweep: Sweep) -> None:
     if arguments.words:
         sweep.run_composed(_configurations_of(Path(arguments.words[0]), arguments.overrides))
         return
+    _refuse_empty(arguments.overrides)
     try:
         _multirun(arguments.overrides, sweep)
     except UserError as error:
         raise _of_several_values(error, arguments.overrides) from None
+
+
+def _refuse_empty(overrides: Sequence[str]) -> None:
+    """Raise UserError for a range without a number, such as `range(3,3)`: Hydra would make no configuration of it."""
+    for word in (word for word in overrides if "range(" in word):
+        with suppress(HydraException):  # what Hydra cannot read is explained later
+            parsed = OverridesParser.create().parse_override(word)
+            if parsed.is_range_sweep() and not list(parsed.sweep_iterator()):
+                raise UserError(f"{parsed.key_or_group} has no values: {parsed.get_value_string()} is empty")
 
 
 def _multirun(overrides: Sequence[str], sweep: Sweep) -> None:

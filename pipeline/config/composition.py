@@ -39,6 +39,8 @@ HYDRA_ERRORS = (HydraException, OmegaConfBaseException, ValueError, YAMLError, O
 
 _VALUE = re.compile(r"\+{0,2}(?!hydra)[a-z_]+\.[^/@=]+=")
 """The key of an override that sets a value: the name of a group has no dot."""
+_SEVERAL = re.compile(r"\+{0,2}(?P<group>[a-z_]+(?:/[a-z_]+)*)=(?P<choices>\[[^\[\]]*\]|[\w-]+(?:\s*,\s*[\w-]+)+)")
+"""An override with several choices: as a list, or as `kgqa sweep` takes them."""
 _TARGET = re.compile(r"^\s*_target_:\s*['\"]?([\w.]+)", re.MULTILINE)
 _SEARCH = "hydra.searchpath"
 _RUN = "config"
@@ -149,7 +151,7 @@ def show(
     """Print what Hydra's flags `--cfg`, `--package` and `--resolve`, or `--info`, print. Raises UserError."""
     try:
         with running_hydra() as running:
-            _refuse_added(overrides, name, _compose_by_hydra(overrides, name)[1])
+            _compose_known(overrides, name)
             if cfg:
                 running.show_cfg(name, list(overrides), cfg, package, resolve)
             else:
@@ -172,11 +174,30 @@ def _composed(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str
     """Compose without resolving, and return the choice of each group too. Raises UserError."""
     overrides = [current_override(word)[0] for word in overrides]
     try:
-        composed, choices = _compose_by_hydra(overrides, name)
-        _refuse_added(overrides, name, choices)
+        return _compose_known(overrides, name)
     except HYDRA_ERRORS as error:
         raise UserError(_explain(error, overrides, name)) from None
+
+
+def _compose_known(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
+    """Compose as `_composed` does. Raises UserError for what Hydra takes and the project does not, `HYDRA_ERRORS`."""
+    _refuse_several_choices(overrides, name)
+    composed, choices = _compose_by_hydra(overrides, name)
+    _refuse_added(overrides, name, choices)
     return composed, choices
+
+
+def _refuse_several_choices(overrides: Sequence[str], name: str) -> None:
+    """Raise UserError for a group of the project with a list of choices, such as `method=[srp,arg]`.
+
+    Hydra would merge the files of a list into one section.
+    """
+    for word in overrides:
+        found = _SEVERAL.fullmatch(word)
+        if found and (conf_dir() / found["group"]).is_dir():
+            group, choices = found["group"], [each.strip() for each in found["choices"].strip("[]").split(",")]
+            swept = f"; kgqa sweep {group}={','.join(choices)} takes several" if name == _RUN and choices[1:] else ""
+            raise UserError(f"{word}: {group} takes one choice, as in {group}={choices[0] or '…'}{swept}")
 
 
 def _refuse_added(overrides: Sequence[str], name: str, choices: Collection[str]) -> None:

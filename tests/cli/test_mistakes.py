@@ -97,6 +97,14 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
         ("evaluation.confidence=95", "evaluation.confidence=95 is wrong: input should be less than 1"),
         ("dataset.types=[sums]", "dataset.types.0='sums' is wrong: input should be '1-hop', '2-hop'"),
         ("method.depth=1,2", "'method.depth=1,2': write a list as key=[1,2]"),
+        (
+            "method=[srp,arg]",
+            "method=[srp,arg]: method takes one choice, as in method=srp; kgqa sweep method=srp,arg takes several",
+        ),
+        ("llm=oracle,similarity", "llm takes one choice, as in llm=oracle; kgqa sweep llm=oracle,similarity takes"),
+        ("experiment=[readi,srp_no_reference]", "experiment takes one choice, as in experiment=readi; kgqa sweep"),
+        ("kg/vocabulary=[freebase]", "kg/vocabulary=[freebase]: kg/vocabulary takes one choice, as in kg/vocabulary="),
+        ("engine=[]", "engine=[]: engine takes one choice, as in engine=…"),
         ("runs/x", "'runs/x' is not of the form key=value, and not the run.yaml of a run"),
         (
             "method tog",
@@ -393,6 +401,12 @@ def test_scoring_missing_predictions(kgqa: Kgqa) -> None:
         ("ls +tga=x", "unknown key 'tga'. Did you mean 'tag'?"),
         ("estimate +foo=1", "unknown key 'foo'."),
         ("sweep +foo=1,2", "unknown key 'foo'."),
+        (
+            "sweep method=[srp,arg]",
+            "method takes one choice, as in method=srp; kgqa sweep method=srp,arg takes several",
+        ),
+        ("sweep method.depth=range(3,3)", "method.depth has no values: range(3,3) is empty"),
+        ("graph load dataset=[synthetic,metaqa]", "dataset takes one choice, as in dataset=synthetic"),
         ("sweep llm=null", "there is no llm=null. Known: embedded, "),
         ("sweep run.dir=größe[1", "is not of the form key=value or key=value,value: check its brackets and quotes, or"),
         (
