@@ -51,6 +51,10 @@ class ServiceError(KgqaError):
     """A model or graph server failed after all retries."""
 
 
+class RequestRefused(ServiceError):
+    """The servers are up, and all refused a request for good, such as one with a wrong key; the message says why."""
+
+
 class ContextOverflow(ServiceError):
     """A prompt is longer than the model's context. Prompts are never truncated silently (specification §2.3)."""
 

@@ -22,7 +22,7 @@ from pipeline.errors import ServiceError, UserError, first_defect
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.dialect import Dialect, without_reasoning
 from pipeline.llm.interface import OneModel, capped_identity
-from pipeline.llm.openai_client import OpenAIClient, Reply, Request
+from pipeline.llm.openai_client import WRONG_KEY, OpenAIClient, Reply, Request
 from pipeline.llm.prompt import Call, Candidate, Completion
 from pipeline.llm.server_reply import (
     CHAT_REPLY,
@@ -109,6 +109,7 @@ class EndpointModel(CallConfig, OneModel):
             self.base_urls,
             policy,
             api_key=self._api_key() if self._job_token is None else self._job_token,
+            key_variable=self.api_key_env,
             connect_timeout_s=self.connect_timeout_s,
             timeout_s=self.timeout_s,
             dialect=self.dialect,
@@ -322,8 +323,8 @@ class EndpointModel(CallConfig, OneModel):
         return next(iter(cards.values()))
 
     def _read_card(self, reply: Reply) -> tuple[str, str]:
-        if reply.status in (401, 403):
-            raise UserError(f"{self._client.explain(reply)}; put a valid key into the variable {self.api_key_env}")
+        if reply.status in WRONG_KEY:
+            raise UserError(self._client.explain(reply))
         if reply.status in _NO_LIST and self.model is not None and urlsplit(reply.url).path.strip("/"):
             problem = self._client.explain(reply)
             log.warning("no list of models: %s; continuing with llm.model=%s, unchecked", problem, self.model)

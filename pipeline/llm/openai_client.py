@@ -43,6 +43,8 @@ _NO_CREDIT = b"insufficient_quota"
 """In a reply with status 429: the account has no credit, and no later request will succeed."""
 _REFUSED = (400, 413, 422)
 """Statuses with which a healthy server refuses a request, and not every request."""
+WRONG_KEY = (401, 403)
+"""Statuses with which a server refuses a key, or wants one."""
 _LONGEST_MESSAGE = 2000
 """Characters of a server's error message that are read. Each failed question stores it."""
 _OVERFLOW = re.compile(r"context.(?:length|size|window)|maximum model length|prompt is too long", re.IGNORECASE)
@@ -85,14 +87,19 @@ class OpenAIClient(ReplicatedClient[Request[Any], Any]):
         policy: RetryPolicy,
         *,
         api_key: str,
+        key_variable: str,
         connect_timeout_s: float,
         timeout_s: float,
         dialect: Dialect,
         max_reply_mb: float,
     ) -> None:
-        """Describe the servers; nothing is connected yet. An empty `api_key` sends no key."""
+        """Describe the servers; nothing is connected yet. An empty `api_key` sends no key.
+
+        `key_variable` is the environment variable of the key, for messages.
+        """
         super().__init__("model", urls, policy, max_reply_mb=max_reply_mb)
         self._api_key = api_key
+        self._key_variable = key_variable
         self._connect_timeout_s = connect_timeout_s
         self.exchange_timeout_s = timeout_s
         authorization = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -188,8 +195,13 @@ class OpenAIClient(ReplicatedClient[Request[Any], Any]):
         return await asyncio.gather(*(self._get(server, path) for server in self.servers))
 
     def explain(self, reply: Reply) -> str:
-        """Return one clause about an unusable reply, with the server's own message but without the key."""
-        return f"{reply.url} answered {reply.status}: {self._message(reply)}"
+        """Return one clause about an unusable reply, with the server's own message but without the key.
+
+        Where the server refused the key, another one says which variable holds it.
+        """
+        answered = f"{reply.url} answered {reply.status}: {self._message(reply)}"
+        wants_key = reply.status in WRONG_KEY
+        return f"{answered}; put a valid key into the variable {self._key_variable}" if wants_key else answered
 
     def _message(self, reply: Reply) -> str:
         message = printable(server_message(reply))

@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 import aiohttp
 from yarl import URL
 
-from pipeline.errors import ServiceError
+from pipeline.errors import RequestRefused, ServiceError
 from pipeline.net.http_connections import KEEP_ALIVE_S, ReplyTooLarge, Response
 from pipeline.net.server_stats import ServerKind, ServerStats
 from pipeline.text import counted
@@ -152,7 +152,11 @@ class _Failures:
 
     def are_final(self, servers: Iterable[Server]) -> bool:
         """Whether none of the servers need be asked again."""
-        return self.slow == _SLOW_ATTEMPTS or (bool(self.refusing) and self.refusing.issuperset(servers))
+        return self.slow == _SLOW_ATTEMPTS or self.are_refusals(servers)
+
+    def are_refusals(self, servers: Iterable[Server]) -> bool:
+        """Whether each of the servers has refused the request, or has replied with the same defect a few times."""
+        return bool(self.refusing) and self.refusing.issuperset(servers)
 
 
 class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
@@ -282,7 +286,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
                 failures.last = "; ".join(map(_idle_because, self.servers))
         # Raised outside the `except`: the errors of aiohttp hold the request's headers, and so the account.
         tried_times = counted(round + 1, "time")
-        raise ServiceError(
+        raise (RequestRefused if failures.are_refusals(self.servers if only is None else [only]) else ServiceError)(
             f"no {self.kind} server gave a usable answer (tried {tried_times}); last failure: {failures.last}"
         )
 

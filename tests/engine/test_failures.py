@@ -87,6 +87,7 @@ def test_a_run_stops_and_names_the_refusal_of_a_server_that_refuses_every_call(
     said = capsys.readouterr().err
     assert "the first 20 questions all failed with the same error" in said
     assert f"answered {status}: not for you" in said
+    assert ("; put a valid key into the variable OPENAI_API_KEY" in said) == (status == 401)
     assert main(["losses", str(tmp_path / "r")]) == 2
     said = capsys.readouterr().err
     assert "holds no answer: its run ended without one, because the first 20 questions all failed" in said

@@ -71,6 +71,15 @@ class TestModels:
         assert (level, fix) == ("problem", "See its log, and restart it.")
         assert "CUDA out of memory" in found
 
+    async def test_a_server_that_lists_its_models_and_refuses_the_key(
+        self, server: FakeOpenAIServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("MY_KEY", "wrong")
+        server.default = FakeOpenAIServer.fail(401, "invalid api key")
+        level, found, fix = worst(await models(point(*at(server), "llm.api_key_env=MY_KEY")))
+        assert (level, found) == ("problem", "it cannot be used")
+        assert fix.endswith("answered 401: invalid api key; put a valid key into the variable MY_KEY")
+
     async def test_servers_of_different_models(self, servers: list[FakeOpenAIServer]) -> None:
         one, other, _ = servers
         other.cards = [{"id": "llama", "root": "other-checkpoint"}]
