@@ -25,8 +25,7 @@ class Console(rich.console.Console):
 
 
 def progress(begins: str) -> Progress:
-    """Return a progress bar on standard error. Where that is no terminal, a line says there what begins."""
+    """Return a progress bar on standard error, below a line that says what begins. No bar where it is no terminal."""
     console = Console(stderr=True)
-    if not console.is_terminal:
-        console.print(begins, markup=False, soft_wrap=True)
+    console.print(begins, markup=False, soft_wrap=True)
     return Progress(console=console, transient=True, disable=not console.is_terminal)

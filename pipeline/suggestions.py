@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
@@ -36,10 +37,16 @@ def similar_key(name: str, keys: Sequence[str]) -> str | None:
 
 
 def _closest(word: str, known: Mapping[str, str], cutoff: float = 0.6) -> str | None:
-    """Return the value of the most similar key."""
-    folded = {each.casefold(): value for each, value in known.items()}
+    """Return the value of the most similar key. One with another number means something else, however similar it is."""
+    numbers = _numbers(word)
+    folded = {each.casefold(): value for each, value in known.items() if not numbers or _numbers(each) == numbers}
     close = get_close_matches(word.casefold(), folded, n=1, cutoff=cutoff)
     return folded[close[0]] if close else None
+
+
+def _numbers(word: str) -> list[str]:
+    """Return the numbers in a word, without leading zeros."""
+    return [digits.lstrip("0") for digits in re.findall(r"\d+", word)]
 
 
 def _ends(name: str) -> Iterator[str]:

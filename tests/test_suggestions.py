@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.suggestions import similar_key
+from pipeline.suggestions import closest, similar_key
 
 KEYS = ["method.beam_width", "method.frontier_per_layer", "run.limit"]
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [("runs:1", None), ("runs", "runs:13"), ("rums:13", "runs:13"), ("1-3", None), ("rums:013", "runs:13")],
+)
+def test_a_word_is_not_taken_for_one_with_another_number(word: str, found: str | None) -> None:
+    assert closest(word, ["runs:13"]) == found
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def find(configurations: Sequence[RunConfiguration], key: str, name: str) -> Run
     if name and runs.count(name) == 1:
         return configurations[runs.index(name)]
     known = ", ".join(names) if len(names) <= _LISTED else f"{', '.join(names[: _LISTED - 1])}, … {names[-1]}"
-    similar = "" if name.isdigit() else did_you_mean(name, names)
+    similar = did_you_mean(name, names)
     raise UserError(f"{key}={name}: these runs have no configuration of this name.{similar} They have {known}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -131,12 +130,10 @@ class Run:
             of_configuration = self._traces.filter(pl.col("configuration") == configuration)
             ids = of_configuration.select("question_id").collect()["question_id"].sort()
             listing = f"{kgqa('view', self.folder.path)} lists all."
-            # An id with another number is another question, however similar the two are.
-            same_numbers = [each for each in ids if _numbers(each) == _numbers(id)]
             first = "".join(f" The first finished question is '{each}'; {listing}" for each in ids[:1])
             raise UserError(
                 f"configuration {configuration} of {self.folder.path} has no finished question '{id}'."
-                f"{did_you_mean(id, same_numbers)}{first}"
+                f"{did_you_mean(id, ids)}{first}"
             )
         return {"configuration": row.pop("point"), **row}
 
@@ -253,8 +250,3 @@ def _configuration_row(summary: ConfigurationSummary, served: Mapping[str, Any])
         **scores,
         **summary.counters,
     }
-
-
-def _numbers(id: str) -> list[str]:
-    """Return the numbers in a question id, without leading zeros."""
-    return [digits.lstrip("0") for digits in re.findall(r"\d+", id)]

@@ -186,7 +186,8 @@ def _simulate(workloads: Workloads, plan: Plan) -> list[Projection]:
     projections: list[Projection] = []
     asked = sum(plan.questions[dataset] * len(methods) for dataset, methods in workloads.items())
     clusters = counted(len(plan.gpus), "cluster")
-    with progress(f"simulating {counted(asked, 'question')} on {clusters}: many questions take minutes") as shown:
+    smaller = f"gpus=[1] and questions.{next(iter(workloads))}=… make it smaller"
+    with progress(f"simulating {counted(asked, 'question')} on {clusters}, which may take minutes; {smaller}") as shown:
         task = shown.add_task("simulating", total=asked * len(plan.gpus))
         for projection in _projections(workloads, plan):
             projections.append(projection)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -33,6 +34,11 @@ from pipeline.suggestions import did_you_mean
 from pipeline.text import agreeing, counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.run_file import differing_code
+
+_SPAN = re.compile(r"(\d+)(?:-|:|\.\.)(\d+)")
+"""A range of numbers, which is not how configurations are named."""
+_LISTED = 20
+"""The most numbers of a range that a message writes out."""
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
@@ -116,12 +122,24 @@ def _named(configurations: list[RunConfiguration], plan: Plan) -> list[RunConfig
     if plan.configuration is None:
         return configurations
     names = plan.configuration if isinstance(plan.configuration, tuple) else (plan.configuration,)
+    _refuse_span(str(plan.configuration), configurations)
     found = [find(configurations, "configuration", str(name)) for name in names]
     base = [] if plan.base in (None, BEST) else [find(configurations, "base", str(plan.base))]
     chosen = list(dict.fromkeys([*found, *base]))
     if len(chosen) < 2:
         raise UserError(f"configuration={names[0]} is a single one: name two, as in configuration=[0,3], or a base")
     return chosen
+
+
+def _refuse_span(name: str, configurations: Sequence[RunConfiguration]) -> None:
+    """Raise UserError for `1-3`, which is no list of configurations, unless one of them has this name."""
+    span = _SPAN.fullmatch(name)
+    if span is None or any(name in (each.name, each.name.rpartition(":")[0]) for each in configurations):
+        return
+    first, last = sorted(map(int, span.groups()))
+    every = list(map(str, range(first, min(last, first + _LISTED) + 1)))
+    shown = every if every[-1] == str(last) else [str(first), str(first + 1), "…", str(last)]
+    raise UserError(f"configuration={name} is no list: name each one, as in configuration=[{','.join(shown)}]")
 
 
 def _comparison(selection: Selection, comparisons: Sequence[Comparison], name: str) -> Comparison:

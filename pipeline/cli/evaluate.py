@@ -36,6 +36,9 @@ def configurations_of(arguments: Arguments) -> list[Configuration]:
     for saved in (storage_path(word) / "run.yaml" for word in arguments.words):
         if saved.is_file():
             raise UserError(f"{saved.parent} is a run folder: name its file, as in {kgqa('evaluate', saved)}")
+    for part in (storage_path(word) for word in arguments.words if not word.endswith(".yaml")):
+        if part.exists() and (saved := part.parent / "run.yaml").is_file():
+            raise UserError(f"{part} is in a run folder: name the run.yaml beside it, as in {kgqa('evaluate', saved)}")
     words = [*arguments.words, *arguments.overrides]
     files = [word for word in arguments.words if word.endswith(".yaml")]
     if missing := [word for word in files if not storage_path(word).is_file()]:

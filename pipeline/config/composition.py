@@ -10,9 +10,10 @@ from copy import deepcopy
 from functools import cache, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any, get_args, get_origin, get_type_hints
 
 import hydra
+import hydra.utils
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.hydra import Hydra
 from hydra.core.global_hydra import GlobalHydra
@@ -43,6 +44,8 @@ _SEVERAL = re.compile(r"\+{0,2}(?P<group>[a-z_]+(?:/[a-z_]+)*)=(?P<choices>\[[^\
 """An override with several choices: as a list, or as `kgqa sweep` takes them."""
 _TARGET = re.compile(r"^\s*_target_:\s*['\"]?([\w.]+)", re.MULTILINE)
 _SEARCH = "hydra.searchpath"
+_LISTED = 20
+"""The most keys that a message lists."""
 _RUN = "config"
 """The configuration of a run."""
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -381,7 +384,26 @@ def _unknown_key(overrides: Sequence[str], name: str) -> str | None:
 
 def _unknown(key: str, composed: DictConfig, groups: Iterable[str]) -> str:
     """Return the sentence about an unknown key. Where a group and a key are equally similar, it suggests the group."""
-    return f"unknown key '{key}'.{_suggestion(key, [*groups, *(full for full, _ in flatten(plain(composed)))])}"
+    keys = [full for full, _ in flatten(plain(composed)) if not full.rpartition(".")[2].startswith("_")]
+    meant = _suggestion(key, [*groups, *keys])
+    if not meant and _takes_further_keys(key, composed):
+        meant = f" +{key}=… adds it."
+    return f"unknown key '{key}'.{meant or _listing([*groups, *keys])}"
+
+
+def _listing(known: Sequence[str]) -> str:
+    """Return a sentence with the keys that there are, or with what lists them if they are many."""
+    return f" Known: {', '.join(known)}" if len(known) <= _LISTED else " --help lists the keys."
+
+
+def _takes_further_keys(key: str, composed: DictConfig) -> bool:
+    """Whether the class that a configuration builds maps any keys to values there, as to the number of questions."""
+    section, _, field = key.rpartition(".")[0].rpartition(".")
+    holder = OmegaConf.select(composed, section) if section else composed
+    target = holder.get("_target_") if OmegaConf.is_dict(holder) else None
+    if not field or target is None or not target.startswith("pipeline."):
+        return False
+    return get_origin(get_type_hints(hydra.utils.get_object(target)).get(field)) is Mapping
 
 
 def key_of(override: str) -> str:

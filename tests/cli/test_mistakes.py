@@ -349,6 +349,14 @@ def test_a_missing_saved_run(kgqa: Kgqa) -> None:
     assert kgqa("evaluate", "nowhere/run.yaml").sentence == "nowhere/run.yaml cannot be read: No such file or directory"
 
 
+@pytest.mark.parametrize("part", ["summary.json", "traces"])
+def test_a_part_of_a_run_folder_in_place_of_its_run_yaml(part: str, finished: Path, kgqa: Kgqa) -> None:
+    said = kgqa("evaluate", finished / part).sentence
+    assert said.endswith(
+        f"{part} is in a run folder: name the run.yaml beside it, as in kgqa evaluate {finished}/run.yaml"
+    )
+
+
 @pytest.mark.parametrize("words", [[], ["run.limit=3"]])
 def test_a_run_folder_in_place_of_its_run_yaml(words: list[str], finished: Path, kgqa: Kgqa) -> None:
     said = kgqa("evaluate", finished, *words).sentence
@@ -399,7 +407,10 @@ def test_scoring_missing_predictions(kgqa: Kgqa) -> None:
         ("graph load +method=srp", "this command has no group 'method'. It has dataset, kg, kg/vocabulary."),
         ("graph load +targt=oxigraph", "unknown key 'targt'. Did you mean 'target'?"),
         ("ls +tga=x", "unknown key 'tga'. Did you mean 'tag'?"),
-        ("estimate +foo=1", "unknown key 'foo'."),
+        ("ls sort=hits", "unknown key 'sort'. Known: tag"),
+        ("capacity questions.synthetic=1000", "unknown key 'questions.synthetic'. +questions.synthetic=… adds it."),
+        ("capacity questions.webqps=9", "unknown key 'questions.webqps'. Did you mean 'questions.webqsp'?"),
+        ("estimate +foo=1", "unknown key 'foo'. --help lists the keys."),
         ("sweep +foo=1,2", "unknown key 'foo'."),
         (
             "sweep method=[srp,arg]",
