@@ -17,7 +17,7 @@ from __future__ import annotations
 import csv
 import io
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import IO, cast
 
@@ -74,14 +74,12 @@ def delimited_triples(file: AnyPath, separator: str, *, header: str | None = Non
         if not text.strip(" "):
             continue
         parts = text.split(separator)
-        if len(parts) != 3 or not all(parts):
+        if len(parts) != 3:
             raise UserError(f"{file}, line {number}: expected head, relation and tail separated by {separator!r}")
-        if not _is_one_line(parts[1]):
-            raise UserError(f"{file}, line {number}: {_LINE_BREAK}")
         if number > 1 or text.lower() != header:
             if number == 1 and header:
                 _warn_of_header(file, tuple(parts))
-            yield Triple(*parts)
+            yield _triple(file, "line", number, parts)
 
 
 def header_doubt(file: AnyPath, first: Sequence[object]) -> str | None:
@@ -118,29 +116,42 @@ def _node(term: object) -> Node:
 
 
 def _csv_triples(file: AnyPath) -> Iterator[Triple]:
-    """Yield the triples of CSV. Text after the closing quote of a value is an error: it would swallow lines."""
+    """Yield the triples of CSV. Raises UserError naming a bad line."""
     with open_file(file) as stream:
-        rows = csv.reader(io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""), strict=True)
-        try:
-            first = next(rows, [])
-            places = _places(file, first)
-            if not _has_names(first):
-                _warn_of_header(file, tuple(first))
-                yield _triple(f"{file}, line 1", first)
-            for row in filter(None, rows):
-                if len(row) != len(first):
-                    expected = (
-                        f"expected {counted(len(first), 'value')}, as in the first line, but there are {len(row)}"
-                    )
-                    raise UserError(f"{file}, line {rows.line_num}: {expected}")
-                yield _triple(f"{file}, line {rows.line_num}", [row[place] for place in places])
-        except csv.Error as error:
-            raise UserError(
-                f"{file}, line {rows.line_num} is not CSV ({error}): a value that begins with a double quote ends at "
-                "the next one; write a double quote inside such a value twice"
-            ) from None
-        except UnicodeDecodeError:
-            raise UserError(f"{file}, line {rows.line_num + 1}, or soon after it: not valid UTF-8") from None
+        rows = _csv_rows(file, io.TextIOWrapper(stream, encoding="utf-8-sig", newline=""))
+        line, first = next(rows, (1, []))
+        places = _places(file, first)
+        if not _has_names(first):
+            _warn_of_header(file, tuple(first))
+            yield _triple(file, "line", line, first)
+        for line, row in rows:
+            if len(row) != len(first):
+                expected = f"expected {counted(len(first), 'value')}, as in the first line, but there are {len(row)}"
+                raise UserError(f"{file}, line {line}: {expected}")
+            yield _triple(file, "line", line, [row[place] for place in places])
+
+
+def _csv_rows(file: AnyPath, text: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row that is not blank with the line in which it begins.
+
+    A value without a closing quote is an error, and so is text after one: such a value swallows the lines after it.
+    """
+    rows = csv.reader(text, strict=True)
+    begins = 1
+    try:
+        for row in rows:
+            if row:
+                yield begins, row
+            begins = rows.line_num + 1
+    except csv.Error as error:
+        is_one = rows.line_num <= begins
+        where = f"line {begins} is" if is_one else f"lines {begins} to {rows.line_num} are"
+        raise UserError(
+            f"{file}, {where} not CSV ({error}): a value that begins with a double quote ends at the next one; write a "
+            "double quote inside such a value twice"
+        ) from None
+    except UnicodeDecodeError:
+        raise UserError(f"{file}, line {rows.line_num + 1}, or soon after it: not valid UTF-8") from None
 
 
 def _parquet_triples(file: AnyPath) -> Iterator[Triple]:
@@ -156,18 +167,19 @@ def _parquet_triples(file: AnyPath) -> Iterator[Triple]:
                     if not isinstance(value, str | None):
                         found = f"the column {name} has the type {schema.field(name).type}"
                         raise UserError(f"{file}, row {number}: {found}, but {_TEXTS}")
-                yield _triple(f"{file}, row {number}", values)
+                yield _triple(file, "row", number, values)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{file}, after row {number}, cannot be read: {error}") from None
 
 
-def _triple(where: str, values: Sequence[str | None]) -> Triple:
-    """Return the fact of a row. Raises UserError that says where it is."""
+def _triple(file: AnyPath, unit: str, number: int, values: Sequence[str | None]) -> Triple:
+    """Return the fact of a row or a line. Raises UserError that says where it is."""
     head, relation, tail = values
     if not head or not relation or not tail:
-        raise UserError(f"{where}: {_TEXTS}")
+        empty = " and ".join(name for name, value in zip(_COLUMNS, values, strict=True) if not value)
+        raise UserError(f"{file}, {unit} {number}: no {empty}, but {_TEXTS}")
     if not _is_one_line(relation):
-        raise UserError(f"{where}: {_LINE_BREAK}")
+        raise UserError(f"{file}, {unit} {number}: {_LINE_BREAK}")
     return Triple(head, relation, tail)
 
 

@@ -79,7 +79,22 @@ def test_any_other_name_is_tab_separated(tmp_path: Path) -> None:
         ),
         ("x.csv", "a;b;c\n1;2;3\n", "nor exactly three, but a;b;c: is it separated by semicolons[?]"),
         ("x.csv", "a\tb\tc\n1\t2\t3\n", "nor exactly three, but a\tb\tc: is it separated by tabs[?]"),
-        ("x.csv", "Ann,knows,Bo\nAnn,,Bo\n", "x.csv, line 2: head, relation and tail must be texts that are not empty"),
+        (
+            "x.csv",
+            "Ann,knows,Bo\nAnn,,Bo\n",
+            "x.csv, line 2: no relation, but head, relation and tail must be texts that are not",
+        ),
+        (
+            "x.csv",
+            ",knows,\n",
+            "x.csv, line 1: no head and tail, but head, relation and tail must be texts that are not",
+        ),
+        (
+            "x.tsv",
+            "Ann\tknows\tBo\nAnn\tknows\t\n",
+            "x.tsv, line 2: no tail, but head, relation and tail must be texts",
+        ),
+        ("x.tsv", "\tknows\tBo\n", "x.tsv, line 1: no head, but head, relation and tail must be texts"),
         (
             "x.csv",
             "Ann,knows,Bo\nAnn,knows\n",
@@ -89,8 +104,9 @@ def test_any_other_name_is_tab_separated(tmp_path: Path) -> None:
         (
             "x.csv",
             'Ann,knows,Bo\n"Bo,knows,Cy\n"Cy",knows,Bo\n',
-            "x.csv, line 3 is not CSV .*: a value that begins with",
+            "x.csv, lines 2 to 3 are not CSV .*: a value that begins with",
         ),
+        ("x.csv", 'A,b,C\nA,b,"C\n\nA,b,D\nA,b,E\n', "x.csv, lines 2 to 5 are not CSV .unexpected end of data.: "),
         ("x.csv", 'Ann,knows,Bo\nBo,knows,"Cy\n', "x.csv, line 2 is not CSV "),
         ("x.csv", b"Ann,knows,\xff\n", "x.csv, line 1, or soon after it: not valid UTF-8"),
         ("x.csv", "", "x.csv has neither .* but none$"),
