@@ -118,13 +118,15 @@ def critical_s(steps: Sequence[Step]) -> float | None:
 
 
 def to_json(value: Any) -> str:
-    """Return compact JSON of a decision or of a prompt's inputs."""
-    return orjson.dumps(value, default=_as_json_value).decode()
+    """Return compact JSON of a decision or of a prompt's inputs. Raises TypeError for what has no form in JSON."""
+    try:
+        return orjson.dumps(value, default=_as_json_value).decode()
+    except TypeError as error:
+        raise TypeError(f"a trace holds only what JSON can hold: {error.__cause__ or error}") from None
 
 
 def _as_json_value(value: object) -> object:
-    if isinstance(value, (set, frozenset)):
-        return sorted(value)
     if isinstance(value, tuple):
         return list(value)
-    raise TypeError(f"{type(value).__name__} cannot be written to a trace")
+    hint = ", sort it into a list" if isinstance(value, set | frozenset) else ""
+    raise TypeError(f"{type(value).__name__} has no form in JSON{hint}")

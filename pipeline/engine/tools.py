@@ -223,6 +223,7 @@ class QuestionGraph:
             self._record.trail.use_inverses(inverses)
             return await self._graph.neighbours(hops, limit)
 
+        _check_limit(limit)
         note = self._record.trail.reach
         return await self._look_up("neighbours", hops, look_up, rows=lambda found: len(found.nodes), note=note)
 
@@ -234,6 +235,7 @@ class QuestionGraph:
         return await self._look_up("mediators", ids, self._graph.mediators, rows=int)
 
     async def find_by_name(self, names: Sequence[str], limit: int) -> Batch[str, list[EntityId]]:
+        _check_limit(limit)
         return await self._look_up(
             "find_by_name", names, lambda names: self._graph.find_by_name(names, limit), rows=len
         )
@@ -291,6 +293,12 @@ class QuestionGraph:
             step.truncated = any(neighbours.truncated for neighbours in found.values())
         self._record.counters.kg_queries += found.queries
         self._record.counters.kg_rows += rows
+
+
+def _check_limit(limit: int) -> None:
+    """Raise ValueError for a limit that no graph can keep: Python would cut a list from its end."""
+    if limit < 1:
+        raise ValueError(f"a lookup takes a limit of 1 or more, not {limit}")
 
 
 def _list_arguments(arguments: Sequence[Any]) -> str:

@@ -21,7 +21,7 @@ class Recorder(Protocol):
     """Writes the decisions of a method into the trace of its question."""
 
     def __call__(self, event: str, /, **payload: object) -> None:
-        """Record one event (specification §2.6). The payload must be serialisable as JSON."""
+        """Record one event (specification §2.6). The payload must fit into JSON: a set, for instance, is refused."""
         ...
 
 

@@ -53,6 +53,19 @@ def test_steps_are_numbered_in_the_order_in_which_they_start() -> None:
     assert call.duration_s >= 0
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"a", "b"}, "set has no form in JSON, sort it into a list"),
+        (object(), "object has no form in JSON"),
+        ({1: "a"}, "Dict key must be str"),
+    ],
+)
+def test_a_payload_that_does_not_fit_into_json_is_refused(value: object, said: str) -> None:
+    with pytest.raises(TypeError, match=f"^a trace holds only what JSON can hold: {said}$"):
+        QuestionRecord(default(Budget), inf).add_decision("judged", found=value)
+
+
 def steps(*times: tuple[float, float, float | None]) -> list[Step]:
     """Model calls with these starts, durations and own seconds."""
     return [Step(index, "llm", "a", start, duration, own_s=own) for index, (start, duration, own) in enumerate(times)]

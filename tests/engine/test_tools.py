@@ -280,6 +280,14 @@ async def test_one_id_is_not_looked_up_letter_by_letter() -> None:
         await graph.relations("m.1")
 
 
+@pytest.mark.parametrize("limit", [0, -1])
+async def test_a_limit_below_one_is_refused(limit: int) -> None:
+    graph = QuestionGraph(TinyGraph(), QuestionRecord(default(Budget), inf))  # type: ignore[arg-type]
+    for lookup in (graph.neighbours([("m.1", Relation("r", "in"))], limit), graph.find_by_name(["Ann"], limit)):
+        with pytest.raises(ValueError, match=f"^a lookup takes a limit of 1 or more, not {limit}$"):
+            await lookup
+
+
 async def test_an_empty_lookup_costs_nothing() -> None:
     record = QuestionRecord(default(Budget), inf)
     assert await QuestionGraph(TinyGraph(), record).relations([]) == {}  # type: ignore[arg-type]
