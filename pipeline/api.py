@@ -62,7 +62,7 @@ def score(run: Run | str | Path, overrides: Overrides = ()) -> pl.DataFrame:
     `overrides` change the scoring, such as `{"evaluation.confidence": 0.99}`. Returns one row per configuration. Raises
     UserError when there is no run.
     """
-    folder = RunFolder(run.folder.path if isinstance(run, Run) else storage_path(str(run)))
+    folder = RunFolder(run.folder.path if isinstance(run, Run) else storage_path(run))
     summaries = rescore(folder, _words(overrides))
     rows = [
         {"configuration": each.number, "method": each.method, "questions": each.questions}
@@ -92,6 +92,7 @@ def _outside_of_a_loop(call: Callable[[], T]) -> T:
 def _words(overrides: Overrides) -> list[str]:
     if isinstance(overrides, Mapping):
         return [config.override(key, value) for key, value in overrides.items()]
-    if isinstance(overrides, str) or not all(isinstance(word, str) for word in overrides):
+    is_list = isinstance(overrides, Iterable) and not isinstance(overrides, str)
+    if not (is_list and all(isinstance(word, str) for word in overrides)):
         raise UserError(f"{overrides!r} should be a dictionary, such as {{'method': 'srp'}}, or a list of 'key=value'")
     return list(map(config.readable, overrides))

@@ -133,6 +133,8 @@ def test_words_with_spaces_and_letters_need_no_quotes_in_a_dictionary(tmp_path: 
             r"^method=\[srp,arg\]: method takes one choice, as in ",
         ),
         (lambda: pipeline.evaluate("method=srp"), "'method=srp' should be a dictionary, such as"),
+        (lambda: pipeline.evaluate(None), "None should be a dictionary, such as"),  # type: ignore[arg-type]
+        (lambda: pipeline.score(None), "None is no path: name a folder, such as 'runs/x'"),  # type: ignore[arg-type]
         (lambda: pipeline.evaluate([("method", "srp")]), "should be a dictionary, such as"),
     ],
 )

@@ -121,10 +121,12 @@ class Run:
         count = len(self.metadata["points"])
         if configuration not in range(count):
             raise UserError(
-                f"{self.folder.path} has no configuration {configuration}: its highest number is {count - 1}"
+                f"{self.folder.path} has no configuration {configuration!r}: its highest number is {count - 1}"
             )
 
     def _row(self, id: str, configuration: int) -> dict[str, Any]:
+        if not isinstance(id, str):
+            raise UserError(f"{id!r} should be the id of a question: a text, as in the column question_id")
         row = read_row(self.folder, self._indices, configuration, id)
         if row is None:
             of_configuration = self._traces.filter(pl.col("configuration") == configuration)
@@ -149,12 +151,18 @@ class Run:
         """
         return losses.scan_losses(self.folder, self._indices)
 
-    def flips(self, other: Run, configuration: int = 0, other_configuration: int = 0) -> pl.LazyFrame:
+    def flips(
+        self, other: str | StoragePath | Run, configuration: int = 0, other_configuration: int = 0
+    ) -> pl.LazyFrame:
         """One row per question that only one of two configurations answers right, with where the wrong one lost it.
 
-        Columns: `question_id`, `type`, `hops`, `gained` (right in `other` only), `stage`, `reason`, `role`,
-        `departure`, `step`. Raises UserError if a question has other gold answers in the other run.
+        `other` is an open run or a run folder. Columns: `question_id`, `type`, `hops`, `gained` (right in `other`
+        only), `stage`, `reason`, `role`, `departure`, `step`. Raises UserError if a question has other gold answers in
+        the other run, and like `question` and `open_run`.
         """
+        other = other if isinstance(other, Run) else open_run(other)
+        self.require(configuration)
+        other.require(other_configuration)
         if other.folder != self.folder:
             columns = ("question_id", GOLD_DIGEST)
             gold, others = (run.questions.select(columns).unique().collect() for run in (self, other))

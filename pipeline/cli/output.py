@@ -44,7 +44,7 @@ class Output:
         console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else UNLIMITED)
         with _pager(console) if self.paged and console.is_terminal else nullcontext():
             for table in self.tables:
-                console.print(table)
+                _print_table(console, table)
             for line in (*self.lines, *self.notes):  # as they are: a path is not markup, and must not be cut
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
 
@@ -52,6 +52,16 @@ class Output:
         """Write the tables to a file, and name on stderr what was written. Raises UserError."""
         for written in write_tables(self.full_tables or self.tables, file):
             print(printable(str(written)), file=sys.stderr)
+
+
+def _print_table(console: Console, table: RenderableType) -> None:
+    """Print a table. Where that is no terminal, its lines end with their last letter: Rich fills up the last column."""
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as printed:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in printed.get().removesuffix("\n").split("\n")))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from upath import UPath
 
-from pipeline.errors import StorageError
+from pipeline.errors import StorageError, UserError
 from pipeline.net.urls import local_name, remote_scheme
 
 StoragePath = Path | UPath
@@ -33,10 +33,12 @@ def storage_path(name: str | StoragePath) -> StoragePath:
     """Parse a path or a URL (`runs/x`, `s3://bucket/x`).
 
     The store's client takes credentials and endpoints from the environment, never from the URL.
-    Raises UserError for a store that cannot be reached, or that is inside another one.
+    Raises UserError for a store that cannot be reached, or that is inside another one, and for what is no path.
     """
     if isinstance(name, Path | UPath):
         return name
+    if not isinstance(name, str):
+        raise UserError(f"{name!r} is no path: name a folder, such as 'runs/x'")
     if remote_scheme(name) is None:
         return Path(local_name(name))
     with _reaching(name):

@@ -166,3 +166,24 @@ def test_a_run_in_an_object_store_is_read_alike(bucket: UPath, run: Run) -> None
     assert remote.configurations.collect().equals(run.configurations.collect())
     id = run.questions.collect()["question_id"][0]
     assert str(remote.question(id)) == str(run.question(id))
+
+
+def test_an_argument_of_another_kind_is_a_user_error(run: Run) -> None:
+    for no_path in (None, 5, ["runs/x"]):
+        with pytest.raises(UserError, match=r" is no path: name a folder, such as 'runs/x'$"):
+            open_run(no_path)  # type: ignore[arg-type]
+        with pytest.raises(UserError, match=r" is no path: name a folder, such as 'runs/x'$"):
+            run.flips(no_path)  # type: ignore[arg-type]
+    for lookup in (run.question, run.critical_path):
+        with pytest.raises(
+            UserError, match=r"^3 should be the id of a question: a text, as in the column question_id$"
+        ):
+            lookup(3)  # type: ignore[operator]
+    with pytest.raises(UserError, match=r" has no configuration '1': its highest number is 1$"):
+        run.question("sample-test-000000", configuration="1")  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r" has no configuration 2: its highest number is 1$"):
+        run.flips(run, 0, 2)
+
+
+def test_flips_takes_a_run_folder(run: Run, folder: Path) -> None:
+    assert run.flips(folder, 0, 1).collect().equals(run.flips(run, 0, 1).collect())

@@ -102,3 +102,15 @@ def test_a_table_keeps_its_styles_and_loses_the_commands_in_its_cells(capsys: py
 def test_json_keeps_the_characters_in_their_escaped_form() -> None:
     assert printable_json('"\x9b\u202e\u00e9"') == '"\\u009b\\u202e\u00e9"'
     assert printable("\u202e\u2028é\n\t") == "\ufffd\ufffdé\n\t"
+
+
+@pytest.mark.parametrize(
+    "command", ["compare RUN COPY", "losses RUN", "score RUN", "show RUN sample-test-000000", "doctor RUN/run.yaml"]
+)
+def test_no_line_ends_with_spaces_where_the_output_is_no_terminal(
+    command: str, finished: Path, tmp_path: Path, kgqa: Kgqa
+) -> None:
+    shutil.copytree(finished, tmp_path / "copy")
+    shown = kgqa(*command.replace("RUN", str(finished)).replace("COPY", str(tmp_path / "copy")).split()).out
+    assert shown.count("\n") > 1
+    assert [line for line in shown.splitlines() if line != line.rstrip()] == []
