@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.engine.shard import Shard
@@ -20,6 +20,8 @@ class DatasetChanges:
 
     edited: list[str] = field(default_factory=list)
     """Ids of answered questions that have changed or have moved."""
+    is_inserted: bool = False
+    """Whether the `edited` ones have only moved back, in their order, because other questions now stand before them."""
     gone: list[str] = field(default_factory=list)
     """Ids of answered questions that the dataset has no more."""
     added: int = 0
@@ -35,6 +37,12 @@ class DatasetChanges:
 
     def refuse(self, folder: RunFolder, ways_out: str, *, extend: bool) -> None:
         """Raise UserError if the results of the run are not those of the dataset. `extend` allows added questions."""
+        if self.is_inserted:
+            raise UserError(
+                f"the dataset has new questions before {self.edited[0]}, which {folder.path} has answered in another "
+                f"place ({len(self.edited):,} moved): put the new ones at the end, where run.extend=true answers them. "
+                f"Or: {ways_out}"
+            )
         differing = {"changed or moved": self.edited, "no longer in the dataset": self.gone}
         if named := [f"{what}: {len(ids):,}, {ids[0]} first" for what, ids in differing.items() if ids]:
             raise UserError(f"{folder.path} holds answers to other questions ({'; '.join(named)}). {ways_out}")
@@ -71,6 +79,7 @@ def find_changes(
     changes = DatasetChanges()
     left = dict(origins)
     asked_now: set[str] = set()
+    later: dict[str, str] = {}
     total: Counter[int] = Counter()
     for shard in shards:
         total[shard.configurations[0]] += len(shard.examples)
@@ -78,12 +87,26 @@ def find_changes(
         origin = left.pop(shard.index, None)
         if origin is not None:
             _compare(origin, shard, changes, may_read_labels=may_read_labels)
+        if changes.edited:
+            later |= {each.id: each.question for each in map(QuestionDigest.of, shard.examples)}
+    changes.is_inserted = not left and _have_moved_back(changes.edited, origins, later)
     changes.edited += [question.id for origin in left.values() for question in origin.questions]
     changes.gone = [id for id in changes.edited if id not in asked_now]
     changes.edited = [id for id in changes.edited if id in asked_now]
     if asked is not None:
         changes.added = sum(max(0, count - asked[configuration]) for configuration, count in total.items())
     return changes
+
+
+def _have_moved_back(edited: Sequence[str], origins: Mapping[int, ShardOrigin], later: Mapping[str, str]) -> bool:
+    """Whether these questions are unchanged and in the same order in the dataset, from the first one on.
+
+    `later` holds the digests of the questions there by their ids, in the order of today.
+    """
+    answered = {each.id: each.question for origin in origins.values() for each in origin.questions}
+    moved = set(edited)
+    is_same = all(later.get(id) == answered[id] for id in edited)
+    return bool(edited) and is_same and [id for id in later if id in moved] == list(dict.fromkeys(edited))
 
 
 def _compare(origin: ShardOrigin, shard: Shard, changes: DatasetChanges, *, may_read_labels: bool) -> None:

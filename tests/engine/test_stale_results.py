@@ -89,6 +89,17 @@ def test_deleted_questions_are_not_called_changed(project: Project) -> None:
     assert "no longer" not in said
 
 
+def test_inserted_questions_are_not_called_changed(project: Project) -> None:
+    project.run()
+    first, *others = CITIES.items()
+    project.write_questions(dict([first, ("Fenland", "Ford"), *others]))
+    said = project.run(code=2)
+    assert f"the dataset has new questions before {others[0][0]}, which " in said
+    assert f"({len(others)} moved): put the new ones at the end, where run.extend=true answers them. Or: " in said
+    project.write_questions(dict([first, ("Fenland", "Ford"), *reversed(others)]))
+    assert "holds answers to other questions (changed or moved: " in project.run(code=2)
+
+
 def test_added_questions_are_asked_with_run_extend(project: Project) -> None:
     project.run("llm=similarity")
     project.write_questions({**CITIES, "Fenland": "Ford", "Gorland": "Gent", "Hiland": "Holm"})
