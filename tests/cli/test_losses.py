@@ -113,7 +113,7 @@ def test_the_losses_of_some_configurations_of_a_sweep(kgqa: Kgqa, tmp_path: Path
     assert max(group["configurations"] for group in groups) > 1, "those of all configurations are counted together"
     assert all(group["configuration"] == 0 and "configurations" not in group for group in one)
     assert kgqa("losses", run, "configuration=7").sentence == f"{run} has no configuration 7: its highest number is 2"
-    assert "has no configuration x" in kgqa("losses", run, "configuration=x").sentence
+    assert "has no configuration 'x'" in kgqa("losses", run, "configuration=x").sentence
 
 
 @pytest.mark.parametrize("columns", [45, 80])
