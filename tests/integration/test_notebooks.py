@@ -8,11 +8,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from pipeline.cli.main import main
-
-NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+from tests.notebooks import NOTEBOOKS, PATHS, executed, printed
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +23,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_runs_from_the_first_cell_to_the_last(path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KGQA_RUN", str(run))
     monkeypatch.setenv("KGQA_RUNS", str(run.parent))
@@ -33,7 +31,7 @@ def test_runs_from_the_first_cell_to_the_last(path: Path, run: Path, monkeypatch
     assert all(cell.outputs for cell in notebook.cells if cell.cell_type == "code")
 
 
-@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_is_committed_with_small_outputs_without_errors_and_folders(path: Path) -> None:
     cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
     assert all(cell.outputs for cell in cells)
@@ -41,6 +39,15 @@ def test_is_committed_with_small_outputs_without_errors_and_folders(path: Path) 
     text = path.read_text("utf-8")
     assert len(text) < 120_000
     assert not re.search(r"(?:/home|/root|/tmp|/work)/", text), "of the machine that wrote them"
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_the_committed_outputs_are_those_of_today(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KGQA_RUN", raising=False)
+    monkeypatch.setenv("KGQA_RUNS", str(tmp_path))
+    committed = printed(nbformat.read(path, as_version=4))
+    assert printed(executed(path)) == committed, "python -m tests.notebooks writes them anew"
 
 
 @pytest.mark.exhaustive
@@ -80,11 +87,3 @@ def test_recovery_is_told_by_how_the_first_attempt_failed(tmp_path: Path, monkey
     assert halted["right first"] == 0 < halted["corrected"]
     assert finished["wrong first"] + halted["wrong first"] == point["scored"]["corrected"]
     assert finished["right first"] == point["scored"]["damaged"]
-
-
-def executed(path: Path, *further: str) -> nbformat.NotebookNode:
-    """The notebook with its outputs, after it was run with further cells at its end."""
-    notebook = nbformat.read(path, as_version=4)
-    notebook.cells += map(nbformat.v4.new_code_cell, further)
-    NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(NOTEBOOKS)}}).execute()
-    return notebook
