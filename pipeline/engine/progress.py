@@ -143,7 +143,6 @@ class RunProgress:
         self._names = names
         self._confidence = confidence
         self._done = done
-        self._left = total - done
         self.sum = FinishedRows()
         self._bar = _Bar(
             TextColumn("{task.description}"),
@@ -163,9 +162,11 @@ class RunProgress:
     def on_opened(self, backends: Sequence[Backends]) -> None:
         """Check the backends of a worker, and start the bar if it is the first one."""
         self._on_opened(backends)
-        if not self._bar.tasks[0].started:
+        (task,) = self._bar.tasks
+        if not task.started:
             if self._names:
-                asked = f"{counted(self._left, 'question')} of {counted(len(self._names), 'configuration')}"
+                left = round((task.total or 0) - task.completed)
+                asked = f"{counted(left, 'question')} of {counted(len(self._names), 'configuration')}"
                 self.say(f"{asked} to answer (each configuration counts its own); run.limit=… asks fewer")
             self._printed_at = time.monotonic()
             self._bar.start_task(self._task)
