@@ -21,7 +21,7 @@ import math
 import random
 import time
 from abc import ABC, abstractmethod
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -139,15 +139,15 @@ class _Failures:
     """How many were too slow."""
     refusing: set[Server] = field(default_factory=set)
     """The servers that are not asked again."""
-    _defects: Counter[tuple[Server, str]] = field(default_factory=Counter)
+    _defects: list[tuple[Server, str]] = field(default_factory=list)
 
     def add(self, failure: AttemptFailed, server: Server) -> None:
         """Count one."""
         self.last = str(failure)
         self.slow += failure.too_slow
         if failure.defect is not None:
-            self._defects[server, failure.defect] += 1
-        if failure.refused or self._defects[server, failure.defect or ""] == _EQUAL_DEFECTS:
+            self._defects.append((server, failure.defect))
+        if failure.refused or self._defects.count((server, failure.defect or "")) == _EQUAL_DEFECTS:
             self.refusing.add(server)
 
     def are_final(self, servers: Iterable[Server]) -> bool:
