@@ -71,6 +71,7 @@ _DEFECTS = {
     **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
 }
 """What Pydantic's types of errors mean, for readers who do not know Pydantic."""
+_WORD = "a word that is not null, true or false"
 
 
 def first_defect(error: ValidationError) -> str:
@@ -80,7 +81,7 @@ def first_defect(error: ValidationError) -> str:
     """
     first = error.errors(include_url=False)[0]
     if first["type"] == "json_invalid":
-        return f"it is not valid JSON ({first['ctx']['error']})"
+        return f"it is not valid JSON ({first['ctx']['error'].replace('expected ident', _WORD)})"
     present = first["input"] if first["type"] == "missing" and isinstance(first["input"], dict) else {}
     # Other fields of a row have similar names, such as RawQuestion and QuestionId; a misspelt one differs less.
     similar = closest(str(first["loc"][-1]), map(str, present), cutoff=0.8) if present else None

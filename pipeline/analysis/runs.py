@@ -184,7 +184,11 @@ class Run:
         return effects.role_costs(self.steps)
 
     def slow_lookups(self, count: int = 20) -> pl.LazyFrame:
-        """Return the graph lookups that took longest, with their question and their arguments."""
+        """Return the graph lookups that took longest, with their question and their arguments.
+
+        Raises UserError if `count` is no whole number from 1 on.
+        """
+        _require_count("count", count)
         return effects.slow_lookups(self.steps, count)
 
     def repetition_effects(self) -> pl.LazyFrame:
@@ -192,12 +196,21 @@ class Run:
         return effects.repetition_effects(self.questions, self.steps)
 
     def calibration(self, bins: int = 10) -> pl.LazyFrame:
-        """Return Hits@1 by ArG's leaf score, in `bins` ranges, and by the confidence of PARoG's tentative answer."""
+        """Return Hits@1 by ArG's leaf score, in `bins` ranges, and by the confidence of PARoG's tentative answer.
+
+        Raises UserError if `bins` is no whole number from 1 on.
+        """
+        _require_count("bins", bins)
         return effects.calibration(self.questions, self.steps, bins)
 
     @cached_property
     def _traces(self) -> pl.LazyFrame:
         return scan_shards(self.folder, self._indices).rename({"point": "configuration"})
+
+
+def _require_count(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UserError(f"{name}={value!r} should be a whole number from 1 on")
 
 
 def read_summaries(folder: RunFolder, metadata: Mapping[str, Any]) -> list[ConfigurationSummary]:

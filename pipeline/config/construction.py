@@ -242,4 +242,6 @@ def _expected(error: ErrorDetails, key: str) -> str:
             return f"input should be a valid integer, written {key}={int(value)}"
         case "float_parsing" if percent := _PERCENT.fullmatch(error["input"]):
             return f"input should be a valid number, written {key}={float(percent[1]) / 100:g}"
+        case "string_type":
+            return "input should be a text"
     return error["msg"][0].lower() + error["msg"][1:]

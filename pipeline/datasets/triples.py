@@ -95,6 +95,20 @@ def _warn_of_header(file: AnyPath, first: tuple[str, ...]) -> None:
         _log.warning("%s: if it is one, name its columns head, relation and tail", doubt)
 
 
+_SPACED: set[AnyPath] = set()
+"""Files whose relations with spaces around them were mentioned."""
+
+
+def _warn_of_space(file: AnyPath, place: str, relation: str) -> None:
+    """Mention the first such relation of a file. Facts keep it: a question may name it so."""
+    if file not in _SPACED:
+        _SPACED.add(file)
+        name = relation.strip()
+        _log.warning(
+            "%s, %s: the relation %r has a space at an end: it is another than %r", file, place, relation, name
+        )
+
+
 def _is_one_line(relation: str) -> bool:
     return len(relation.splitlines()) == 1
 
@@ -169,7 +183,8 @@ def _parquet_triples(file: AnyPath) -> Iterator[Triple]:
                         raise UserError(f"{file}, row {number}: {found}, but {_TEXTS}")
                 yield _triple(file, "row", number, values)
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{file}, after row {number}, cannot be read: {error}") from None
+        place = f", after row {number}," if number else ""
+        raise UserError(f"{file}{place} cannot be read: {error}") from None
 
 
 def _triple(file: AnyPath, unit: str, number: int, values: Sequence[str | None]) -> Triple:
@@ -180,6 +195,8 @@ def _triple(file: AnyPath, unit: str, number: int, values: Sequence[str | None])
         raise UserError(f"{file}, {unit} {number}: no {empty}, but {_TEXTS}")
     if not _is_one_line(relation):
         raise UserError(f"{file}, {unit} {number}: {_LINE_BREAK}")
+    if relation != relation.strip():
+        _warn_of_space(file, f"{unit} {number}", relation)
     return Triple(head, relation, tail)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pipeline.engine.shard import Shard
@@ -19,9 +19,11 @@ class DatasetChanges:
     """How a dataset differs from the finished shards of a run."""
 
     edited: list[str] = field(default_factory=list)
-    """Ids of answered questions that have changed or have moved."""
+    """Ids of answered questions that have changed."""
+    moved: list[str] = field(default_factory=list)
+    """Ids of answered questions that are as they were, in another place."""
     is_inserted: bool = False
-    """Whether the `edited` ones have only moved back, in their order, because other questions now stand before them."""
+    """Whether questions have only moved back, in their order, because other questions now stand before them."""
     gone: list[str] = field(default_factory=list)
     """Ids of answered questions that the dataset has no more."""
     added: int = 0
@@ -39,11 +41,11 @@ class DatasetChanges:
         """Raise UserError if the results of the run are not those of the dataset. `extend` allows added questions."""
         if self.is_inserted:
             raise UserError(
-                f"the dataset has new questions before {self.edited[0]}, which {folder.path} has answered in another "
-                f"place ({len(self.edited):,} moved): put the new ones at the end, where run.extend=true answers them. "
+                f"the dataset has new questions before {self.moved[0]}, which {folder.path} has answered in another "
+                f"place ({len(self.moved):,} moved): put the new ones at the end, where run.extend=true answers them. "
                 f"Or: {ways_out}"
             )
-        differing = {"changed or moved": self.edited, "no longer in the dataset": self.gone}
+        differing = {"changed": self.edited, "no longer in the dataset": self.gone, "moved": self.moved}
         if named := [f"{what}: {len(ids):,}, {ids[0]} first" for what, ids in differing.items() if ids]:
             raise UserError(f"{folder.path} holds answers to other questions ({'; '.join(named)}). {ways_out}")
         if (self.added or self.grown) and not extend:
@@ -78,6 +80,7 @@ def find_changes(
     """
     changes = DatasetChanges()
     left = dict(origins)
+    differing: list[str] = []
     asked_now: set[str] = set()
     later: dict[str, str] = {}
     total: Counter[int] = Counter()
@@ -86,38 +89,45 @@ def find_changes(
         asked_now |= {example.question.id for example in shard.examples}
         origin = left.pop(shard.index, None)
         if origin is not None:
-            _compare(origin, shard, changes, may_read_labels=may_read_labels)
-        if changes.edited:
+            differing += _compare(origin, shard, changes, may_read_labels=may_read_labels)
+        if differing:
             later |= {each.id: each.question for each in map(QuestionDigest.of, shard.examples)}
-    changes.is_inserted = not left and _have_moved_back(changes.edited, origins, later)
-    changes.edited += [question.id for origin in left.values() for question in origin.questions]
-    changes.gone = [id for id in changes.edited if id not in asked_now]
-    changes.edited = [id for id in changes.edited if id in asked_now]
+    differing += [question.id for origin in left.values() for question in origin.questions]
+    answered = {each.id: each.question for origin in origins.values() for each in origin.questions}
+    for id in dict.fromkeys(differing):
+        if id not in asked_now:
+            changes.gone.append(id)
+        elif later.get(id) == answered[id]:
+            changes.moved.append(id)
+        else:
+            changes.edited.append(id)
+    changes.is_inserted = not left and _have_moved_back(changes, later)
     if asked is not None:
         changes.added = sum(max(0, count - asked[configuration]) for configuration, count in total.items())
     return changes
 
 
-def _have_moved_back(edited: Sequence[str], origins: Mapping[int, ShardOrigin], later: Mapping[str, str]) -> bool:
-    """Whether these questions are unchanged and in the same order in the dataset, from the first one on.
+def _have_moved_back(changes: DatasetChanges, later: Collection[str]) -> bool:
+    """Whether nothing but the places differ, and the questions have kept their order.
 
-    `later` holds the digests of the questions there by their ids, in the order of today.
+    `later` holds the ids of the questions from the first difference on, in the order of today.
     """
-    answered = {each.id: each.question for origin in origins.values() for each in origin.questions}
-    moved = set(edited)
-    is_same = all(later.get(id) == answered[id] for id in edited)
-    return bool(edited) and is_same and [id for id in later if id in moved] == list(dict.fromkeys(edited))
+    if changes.edited or changes.gone or not changes.moved:
+        return False
+    moved = set(changes.moved)
+    return [id for id in later if id in moved] == changes.moved
 
 
-def _compare(origin: ShardOrigin, shard: Shard, changes: DatasetChanges, *, may_read_labels: bool) -> None:
+def _compare(origin: ShardOrigin, shard: Shard, changes: DatasetChanges, *, may_read_labels: bool) -> Iterator[str]:
+    """Yield the ids of the answered questions that are not in their places as they were. Count what else differs."""
     now = list(map(QuestionDigest.of, shard.examples))
-    changes.edited += [question.id for question in origin.questions[len(now) :]]
+    yield from (question.id for question in origin.questions[len(now) :])
     if len(now) > len(origin.questions):
         changes.grown.add(shard.index)
     for before, after, example in zip(origin.questions, now, shard.examples, strict=False):
         relabelled = not may_read_labels and before.differs_in_labels(after)
         if before.id != after.id or (before.question != after.question and not relabelled):
-            changes.edited.append(before.id)
+            yield before.id
         elif relabelled or before.gold != after.gold:
             changes.renewed.setdefault(shard.index, []).append(example)
             changes.labels += relabelled

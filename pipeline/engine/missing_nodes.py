@@ -46,8 +46,7 @@ class MissingNodes:
     @property
     def among(self) -> str:
         """The questions that were looked up."""
-        questions = counted(self.questions, "question")
-        return questions if self.complete else f"the first {questions}"
+        return self._first(counted(self.questions, "question"))
 
     @property
     def about_topics(self) -> str:
@@ -59,10 +58,20 @@ class MissingNodes:
         """How many questions have no gold answer in the graph, and what this means."""
         best = 100 * (1 - self.no_gold / self.golds)
         return (
-            f"{self.no_gold:,} of {self.among}: no gold answer in the graph (e.g. '{self.gold}'); with answers from "
-            f"the graph, Hits@1 cannot exceed {best:.1f} %, unless these names are only spelled differently, or have "
-            "other spaces"
+            f"{self.no_gold:,} of {self._among_golds}: no gold answer in the graph (e.g. '{self.gold}'); with answers "
+            f"from the graph, Hits@1 cannot exceed {best:.1f} %, unless these names are only spelled differently, or "
+            "have other spaces"
         )
+
+    @property
+    def _among_golds(self) -> str:
+        """The questions with gold answers that were looked up. The others have no score."""
+        if self.golds == self.questions:
+            return self.among
+        return self._first(f"{counted(self.golds, 'question')} with gold answers")
+
+    def _first(self, questions: str) -> str:
+        return questions if self.complete else f"the first {questions}"
 
     def warnings(self) -> list[str]:
         """Return one sentence for each kind of nodes that are missing."""

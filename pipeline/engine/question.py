@@ -222,10 +222,15 @@ async def _answer(
         return _failed(record, f"{type(error).__name__}: {error}")
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a bug of the method fails one question
         text = "".join(traceback.format_exception(error, limit=-_TRACEBACK_FRAMES))
-        return _failed(record, f"{type(error).__name__}: {error}", traceback=text)
+        return _failed(record, f"{type(error).__name__}: {error}{_hint(error)}", traceback=text)
     if record.exhausted is not None:
         answer = replace(answer, status="budget_exhausted")
     return answer, None
+
+
+def _hint(error: BaseException) -> str:
+    """Return what to look for in a method whose error names a call that nobody awaited."""
+    return " (is an await missing before a call of the tools?)" if "'coroutine' object" in str(error) else ""
 
 
 def _failed(record: QuestionRecord, error: str, **details: str) -> tuple[Answer, str]:

@@ -85,7 +85,7 @@ class Scored:
     def remarks(self) -> list[str]:
         """Return one sentence for each kind of mismatch between file and dataset, to print below the table."""
         problems = [
-            ("question", "without a prediction, counted as wrong", self.missing),
+            ("question", "without a readable prediction, counted as wrong", self.missing),
             ("prediction", "ignored, with an id that is not in the dataset", self.unknown),
             ("prediction", "ignored, with the id of an earlier line", self.repeated),
         ]

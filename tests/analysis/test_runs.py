@@ -183,6 +183,11 @@ def test_an_argument_of_another_kind_is_a_user_error(run: Run) -> None:
         run.question("sample-test-000000", configuration="1")  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r" has no configuration 2: its highest number is 1$"):
         run.flips(run, 0, 2)
+    for wrong in (0, -1, "5", 2.5, True):
+        with pytest.raises(UserError, match=rf"^count={wrong!r} should be a whole number from 1 on$"):
+            run.slow_lookups(wrong)  # type: ignore[arg-type]
+        with pytest.raises(UserError, match=rf"^bins={wrong!r} should be a whole number from 1 on$"):
+            run.calibration(wrong)  # type: ignore[arg-type]
 
 
 def test_flips_takes_a_run_folder(run: Run, folder: Path) -> None:

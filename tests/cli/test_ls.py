@@ -245,7 +245,7 @@ def test_a_tag_selects_runs(finished: Path, kgqa: Kgqa) -> None:
     ("words", "sentence"),
     [
         ("run.tags=a", "run.tags='a' is wrong: input should be a list, written run.tags=[a,b]"),
-        ("run.note=3", "run.note=3 is wrong: input should be a valid string"),
+        ("run.note=3", "run.note=3 is wrong: input should be a text"),
         (
             "run.tags=['a,b',c]",
             "run.tags=['a,b', 'c'] is wrong: a tag has no comma, which separates the tags in the list of kgqa ls",

@@ -119,7 +119,7 @@ def test_predictions_that_do_not_match_are_reported_below_the_table(
     (tmp_path / "mine.jsonl").write_bytes(b"\n".join(lines))
     scored = kgqa("score", "predictions=mine.jsonl", *DATASET)
     missing, unknown, rejected = scored.out.splitlines()[-3:]
-    assert missing.startswith("4 questions without a prediction, counted as wrong: ")
+    assert missing.startswith("4 questions without a readable prediction, counted as wrong: ")
     assert unknown == "1 prediction ignored, with an id that is not in the dataset: nobody"
     assert (
         rejected

@@ -110,7 +110,7 @@ def test_any_other_name_is_tab_separated(tmp_path: Path) -> None:
         ("x.csv", 'Ann,knows,Bo\nBo,knows,"Cy\n', "x.csv, line 2 is not CSV "),
         ("x.csv", b"Ann,knows,\xff\n", "x.csv, line 1, or soon after it: not valid UTF-8"),
         ("x.csv", "", "x.csv has neither .* but none$"),
-        ("x.parquet", "no parquet", "x.parquet, after row 0, cannot be read: "),
+        ("x.parquet", "no parquet", "x.parquet cannot be read: "),
     ],
 )
 def test_bad_files_are_refused(tmp_path: Path, name: str, text: str | bytes, message: str) -> None:
@@ -174,6 +174,18 @@ def test_a_first_line_that_looks_like_a_header_is_a_fact_and_quoted_in_a_warning
         assert list(read_triples(tmp_path / name)) == [Triple(*first), FACTS[0]]
     (said,) = caplog.messages
     assert f"{name}: the first line ({', '.join(first)}) is read as a fact, but looks like a header" in said
+
+
+@pytest.mark.parametrize("relation", ["knows ", " knows", "knows\u00a0"])
+def test_the_first_relation_with_a_space_at_an_end_is_kept_and_mentioned_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, relation: str
+) -> None:
+    rows = (("Ann", "knows", "Bo"), ("Bo", relation, "Cy"), ("Cy", relation, "Di"))
+    (tmp_path / "facts.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    for _ in range(2):
+        assert list(read_triples(tmp_path / "facts.tsv")) == [Triple(*row) for row in rows]
+    (said,) = caplog.messages
+    assert f"facts.tsv, line 2: the relation {relation!r} has a space at an end: it is another than 'knows'" in said
 
 
 @pytest.mark.parametrize("first", ["Ann\tknows\tBo", "head\trelation\ttail", "h\tknows\tt"])

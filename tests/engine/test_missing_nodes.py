@@ -61,6 +61,13 @@ async def test_missing_nodes_are_counted(dataset: Custom) -> None:
     ]
 
 
+async def test_questions_without_gold_answers_have_no_share_in_the_limit_of_the_score(dataset: Custom) -> None:
+    without = json.dumps({"id": "q9", "question": "Whom?", "topic_entities": ["Ann"], "answers": []}) + "\n"
+    (said,) = await warnings(dataset, rows("Bo", "Cy", "Bo", "Bo") + without)
+    assert said.startswith("1 of 4 questions with gold answers: no gold answer in the graph (e.g. 'Cy')")
+    assert "Hits@1 cannot exceed 75.0 %" in said
+
+
 async def test_values_are_not_searched_as_nodes(dataset: Custom) -> None:
     assert await warnings(dataset, rows("3", "2009-03-05", "1,200.5", "no", "2009-03-05T00:00:00Z")) == []
 

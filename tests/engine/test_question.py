@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -136,9 +136,26 @@ class NotAsync:
         return Answer()
 
 
+@dataclass
+class ForgetsToAwait:
+    """A third one."""
+
+    name: str = "bug"
+
+    async def answer(self, question: object, tools: Any) -> Answer:
+        paths = asyncio.sleep(0)
+        with closing(paths):
+            return Answer(paths.text)  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("method", "error"),
     [
+        (
+            ForgetsToAwait(),
+            "AttributeError: 'coroutine' object has no attribute 'text' (is an await missing before a call of the "
+            "tools?)",
+        ),
         (ReturnsNothing(), "TypeError: answer() must return a pipeline.Answer, not NoneType"),
         (NotAsync(), "TypeError: the method must write `async def answer`"),
     ],

@@ -83,9 +83,14 @@ def test_deleted_questions_are_not_called_changed(project: Project) -> None:
     said = project.run(code=2)
     assert "holds answers to other questions (no longer in the dataset: 1, " in said
     assert "changed" not in said
+    assert "moved" not in said
+    project.write_questions(dict(list(CITIES.items())[1:]))
+    first, second = list(CITIES)[:2]
+    others = f"moved: {len(CITIES) - 1}, {second} first"
+    assert f"(no longer in the dataset: 1, {first} first; {others})" in project.run(code=2)
     project.write_questions(CITIES, "Name the capital of {}.")
     said = project.run(code=2)
-    assert f"(changed or moved: {len(CITIES)}, " in said
+    assert f"(changed: {len(CITIES)}, " in said
     assert "no longer" not in said
 
 
@@ -97,7 +102,7 @@ def test_inserted_questions_are_not_called_changed(project: Project) -> None:
     assert f"the dataset has new questions before {others[0][0]}, which " in said
     assert f"({len(others)} moved): put the new ones at the end, where run.extend=true answers them. Or: " in said
     project.write_questions(dict([first, ("Fenland", "Ford"), *reversed(others)]))
-    assert "holds answers to other questions (changed or moved: " in project.run(code=2)
+    assert "holds answers to other questions (moved: " in project.run(code=2)
 
 
 def test_added_questions_are_asked_with_run_extend(project: Project) -> None:
@@ -213,7 +218,7 @@ def test_a_field_of_a_question_that_a_method_reads_is_no_label(project: Project)
     project.write_questions(CITIES, type="easy", domain="a")
     project.run(fields)
     project.write_questions(CITIES, type="hard", domain="b")
-    assert "holds answers to other questions (changed or moved: 5" in project.run(fields, code=2)
+    assert "holds answers to other questions (changed: 5" in project.run(fields, code=2)
 
 
 def test_the_fields_of_a_question_that_methods_read_are_known() -> None:
@@ -232,7 +237,7 @@ def test_changed_labels_are_refused_for_a_method_of_the_users(
     project.write_questions(CITIES, type="easy")
     project.run(*words)
     project.write_questions(CITIES, type="hard")
-    assert "holds answers to other questions (changed or moved: 5" in project.run(*words, code=2)
+    assert "holds answers to other questions (changed: 5" in project.run(*words, code=2)
 
 
 def test_gold_answers_that_change_back_are_those_of_the_replies(

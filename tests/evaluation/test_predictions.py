@@ -69,7 +69,7 @@ def test_a_missing_prediction_is_wrong(tmp_path: Path) -> None:
     scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES, method="x", scoring=QUICK)
     assert scored.frame["hits_at_1"].to_list() == [1, 0, 0, None]
     assert scored.missing == ["q2", "q3"], "q4 has no gold answers, and so no score"
-    assert scored.remarks() == ["2 questions without a prediction, counted as wrong: q2, q3"]
+    assert scored.remarks() == ["2 questions without a readable prediction, counted as wrong: q2, q3"]
 
 
 def test_the_first_of_repeated_predictions_counts(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ async def _server(url: str, graph: SparqlGraph) -> tuple[str | None, list[Findin
     except UserError as error:
         return None, problem(subject, "it cannot be used", str(error))
     except KgqaError as error:
-        return None, problem(subject, f"it is up, but fails: {error}", "See its log, and restart it.")
+        return None, problem(subject, f"it is up, but fails: {error}", "See its log: it must answer this machine.")
 
 
 def _other_client(url: str, subject: str) -> list[Finding]:

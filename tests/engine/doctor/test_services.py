@@ -237,7 +237,7 @@ class TestGraphs:
             return web.Response(status=400, text="no space left") if "GROUP BY" in query else None
 
         level, found, fix = worst(await graphs(point(*asking(await oxigraph_endpoint(FACTS, fault=fault)))))
-        assert (level, fix) == ("problem", "See its log, and restart it.")
+        assert (level, fix) == ("problem", "See its log: it must answer this machine.")
         assert "no space left" in found
 
     async def test_a_query_style_that_the_server_answers_wrongly(self, oxigraph_endpoint: Any) -> None:
