@@ -76,7 +76,7 @@ class Stage:
     def wait_until(self, condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
         while not condition():
             assert process.poll() is None, f"the run ended too early: {self.said}"
-            time.sleep(0.002)
+            time.sleep(0.01)
 
     @property
     def requests(self) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""The notebooks run from the first cell to the last on a fresh run."""
+"""The notebooks run from the first cell to the last, on runs of their own and on a named one."""
 
 from __future__ import annotations
 
@@ -13,24 +13,6 @@ from pipeline.cli.main import main
 from tests.notebooks import NOTEBOOKS, PATHS, executed, printed
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with wrong answers, unreadable replies and every kind of step."""
-    folder = tmp_path_factory.mktemp("analysed") / "run"
-    words = ["method=srp", "llm=oracle", "llm.error_rate=0.2", "llm.malformed_rate=0.1", "run.limit=48"]
-    assert main(["evaluate", *words, f"run.dir={folder}"]) == 0
-    return folder
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_runs_from_the_first_cell_to_the_last(path: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KGQA_RUN", str(run))
-    monkeypatch.setenv("KGQA_RUNS", str(run.parent))
-    notebook = executed(path)
-    assert all(cell.outputs for cell in notebook.cells if cell.cell_type == "code")
-
-
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_is_committed_with_small_outputs_without_errors_and_folders(path: Path) -> None:
     cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
@@ -43,20 +25,25 @@ def test_is_committed_with_small_outputs_without_errors_and_folders(path: Path) 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_the_committed_outputs_are_those_of_today(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_makes_its_own_run_and_prints_what_is_committed(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("KGQA_RUN", raising=False)
     monkeypatch.setenv("KGQA_RUNS", str(tmp_path))
     committed = printed(nbformat.read(path, as_version=4))
     assert printed(executed(path)) == committed, "python -m tests.notebooks writes them anew"
+    assert list(tmp_path.glob("*/summary.json"))
 
 
 @pytest.mark.exhaustive
-def test_the_tour_makes_its_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KGQA_RUN", raising=False)
-    monkeypatch.setenv("KGQA_RUNS", str(tmp_path))
-    outputs = executed(NOTEBOOKS / "trace_analytics.ipynb").cells[1].outputs
-    assert "notebook-tour\n" in [each.text.splitlines(keepends=True)[0] for each in outputs if each.get("text")]
-    assert (tmp_path / "notebook-tour" / "summary.json").exists()
+def test_a_named_run_is_read_from_the_first_cell_to_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has wrong answers, unreadable replies and every kind of step."""
+    folder = tmp_path / "run"
+    words = ["method=srp", "llm=oracle", "llm.error_rate=0.2", "llm.malformed_rate=0.1", "run.limit=48"]
+    assert main(["evaluate", *words, f"run.dir={folder}"]) == 0
+    monkeypatch.setenv("KGQA_RUN", str(folder))
+    notebook = executed(NOTEBOOKS / "trace_analytics.ipynb")
+    assert all(cell.outputs for cell in notebook.cells if cell.cell_type == "code")
 
 
 @pytest.mark.exhaustive
@@ -69,8 +56,8 @@ def test_a_sweep_is_read_one_configuration_at_a_time(tmp_path: Path, monkeypatch
         monkeypatch.setenv("KGQA_CONFIGURATION", str(number))
         counted = "print([each.collect()['configuration'].unique().to_list() for each in (questions, steps, calls)])"
         notebook = executed(NOTEBOOKS / "trace_analytics.ipynb", counted)
-        printed = "".join(output.get("text", "") for output in notebook.cells[1].outputs)
-        assert f"These cells read configuration {number} of 2, with 12 answered questions:" in printed
+        said = "".join(output.get("text", "") for output in notebook.cells[1].outputs)
+        assert f"These cells read configuration {number} of 2, with 12 answered questions:" in said
         assert notebook.cells[-1].outputs[0].text.strip() == str([[number]] * 3)
 
 
