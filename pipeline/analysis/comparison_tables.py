@@ -13,9 +13,9 @@ from pipeline.analysis.compare import Comparison, Flips, Selection
 from pipeline.analysis.paired import Clusters, RunConfiguration
 from pipeline.analysis.rerun_variance import RerunVariance
 from pipeline.config import written
+from pipeline.evaluation.configuration_summary import STANDARD_SCORES
 from pipeline.evaluation.score_tables import (
     SHARED_COLUMN,
-    STANDARD_SCORES,
     FittingTable,
     key_columns,
     percent,

@@ -250,11 +250,15 @@ class GoldTrail:
         return first if next(named, None) is None else None
 
     def answer(self, steps: Sequence[Step], raw: str) -> None:
-        """Note from which call the answer was read: the last one whose completion contains `raw`, else the last one."""
+        """Note from which call the answer was read: the last one whose completion is `raw`.
+
+        Without one, it is the last one whose completion contains `raw`, or else the last one of all.
+        """
         calls = [step for step in steps if step.kind == "llm" and step.completion is not None]
         raw = raw.strip()
-        having = [step for step in calls if raw and raw in (step.completion or "")]
-        for step in (having or calls)[-1:]:
+        equal = [step for step in calls if raw and raw == (step.completion or "").strip()]
+        containing = [step for step in calls if raw and raw in (step.completion or "")]
+        for step in (equal or containing or calls)[-1:]:
             self._marks.append(_Mark(step.index, "answered"))
 
     # Selections

@@ -20,7 +20,8 @@ from pipeline.evaluation.statistics import Estimate, Values, estimate_mean
 from pipeline.llm.interface import replies_from_gold
 from pipeline.suggestions import did_you_mean
 
-_GROUP_SCORES = ("hits_at_1", "f1")
+STANDARD_SCORES = {"hits_at_1": "Hits@1", "f1": "F1"}
+"""Headings of the scores that every table has, by score."""
 _COUNTERS = (
     "llm_calls",
     "llm_calls_shared",
@@ -274,7 +275,7 @@ def _summarise(rows: pl.DataFrame, info: RequestedConfiguration, scoring: Scorin
     )
 
 
-def _estimates(rows: pl.DataFrame, columns: Sequence[str], scoring: ScoringConfig) -> dict[str, Estimate]:
+def _estimates(rows: pl.DataFrame, columns: Iterable[str], scoring: ScoringConfig) -> dict[str, Estimate]:
     return {
         column: estimate_mean(values, **scoring.bootstrap)
         for column in columns
@@ -304,7 +305,7 @@ def _groups(rows: pl.DataFrame, values: pl.Series, scoring: ScoringConfig) -> tu
     ordered = sorted(values.drop_nulls().unique(), key=_natural_order)
     parts = ((value, rows.filter(values == value)) for value in ordered)
     return tuple(
-        Group(value, int(part["questions"].sum()), _estimates(part, _GROUP_SCORES, scoring)) for value, part in parts
+        Group(value, int(part["questions"].sum()), _estimates(part, STANDARD_SCORES, scoring)) for value, part in parts
     )
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.table import Table
 
-from pipeline.evaluation.configuration_summary import ConfigurationSummary
+from pipeline.evaluation.configuration_summary import STANDARD_SCORES, ConfigurationSummary
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.retrievers import departures_label
-from pipeline.evaluation.score_tables import COSTS, STANDARD_SCORES, percent, plain_table
+from pipeline.evaluation.score_tables import COSTS, percent, plain_table
 
 
 def full_score_tables(

@@ -13,7 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.console import UNLIMITED
-from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group, differing_overrides
+from pipeline.evaluation.configuration_summary import (
+    STANDARD_SCORES,
+    ConfigurationSummary,
+    Group,
+    differing_overrides,
+)
 from pipeline.evaluation.paper_metrics import paper_metrics_of
 from pipeline.evaluation.retrievers import departures_label, retriever_lines
 from pipeline.evaluation.simulated import simulated_lines
@@ -21,8 +26,6 @@ from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.text import counted, printable
 
-STANDARD_SCORES = {"hits_at_1": "Hits@1", "f1": "F1"}
-"""Headings of the scores that every table has, by score."""
 _GRBENCH = {"hits_at_1": ("grbench_em", "EM"), "f1": ("grbench_f1", "item F1")}
 """GRBench's variant of a standard score, printed below it."""
 _EVIDENCE = {"answer_in_evidence": "gold in evidence", "answer_supported": "hits in evidence"}

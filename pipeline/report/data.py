@@ -22,7 +22,7 @@ from pipeline.analysis.unreadable_roles import often_unreadable
 from pipeline.engine.retry_advice import retry_refusals
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.configuration_summary import ConfigurationSummary
+from pipeline.evaluation.configuration_summary import STANDARD_SCORES, ConfigurationSummary
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
 from pipeline.grouping import grouped
@@ -32,7 +32,7 @@ from pipeline.traces.reader import FailedRows, RoleReplies, count_errors, read_s
 from pipeline.traces.run_file import code_of
 from pipeline.traces.storage import StoragePath
 
-_STANDARD = ("hits_at_1", "f1", "exact_match", "rouge_l", "grbench_em", "grbench_f1")
+_STANDARD = (*STANDARD_SCORES, "exact_match", "rouge_l", "grbench_em", "grbench_f1")
 _PAPERS = tuple(dict.fromkeys(chain(*METRICS_OF_METHOD.values())))
 CHARTED = tuple(dict.fromkeys((*_STANDARD, *_PAPERS)))
 """The scores that the page offers, if the configurations have them and the methods' papers use them."""

@@ -122,6 +122,13 @@ def test_the_answer_is_read_from_the_last_call_that_holds_it() -> None:
     assert len(trail.events) == 1
 
 
+def test_the_answer_is_read_from_the_call_whose_reply_it_is_if_there_is_one() -> None:
+    trail = GoldTrail(GOLD)
+    calls = [Step(at, "llm", "x", 0.0, completion=text) for at, text in enumerate(["no", " no\n", "Relations: none"])]
+    trail.answer(calls, "no")
+    assert [event.step for event in trail.events] == [1]
+
+
 def test_without_gold_paths_and_answers_nothing_is_noted() -> None:
     trail = GoldTrail(Gold())
     trail.reach(Step(0, "kg", "neighbours", 0.0), {("ann", SPOUSE): Neighbours(("bob",))})
