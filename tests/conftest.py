@@ -48,7 +48,7 @@ _LONGEST_FIRST = (
 """Folders of tests whose modules take longest. A long module that started last would leave the other process idle."""
 
 
-_OF_RAY = re.compile(r"/integration/(ray|models)/|\bray\]$")
+_OF_RAY = re.compile(r"/integration/(ray|models)/|/test_on_ray\.py::|\bray\]$")
 """The names of the tests that start Ray or vLLM."""
 _YIELDING = 5
 """The niceness of the processes that run other tests: those of Ray take longest, and have many processes."""

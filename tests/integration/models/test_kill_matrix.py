@@ -17,7 +17,7 @@ from ray.cluster_utils import Cluster
 
 from pipeline.llm.vllm import VllmServer
 from tests.integration.conftest import SERVE, KillMatrix
-from tests.integration.kill_matrix import Row, Stage, Undisturbed, stopped
+from tests.integration.kill_matrix.stage import Row, Stage, Undisturbed, stopped
 from tests.integration.processes import MARK, engines, model_servers
 from tests.integration.ray_nodes import LOOPBACK, cluster_of_head
 from tests.integration.rows import read

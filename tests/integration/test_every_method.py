@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pipeline.cli.main import main
 from pipeline.config import default
 from pipeline.kg.virtuoso import VirtuosoServer
 from pipeline.simulation.world.world import SyntheticWorld
@@ -34,7 +35,7 @@ AS_RUN = ("llm_s", "kg_s", "wall_s", "critical_s", "kg_queries", "texts", "trail
 
 
 def sweep(run: Path, *overrides: str, methods: tuple[str, ...] = METHODS) -> list[str]:
-    return [*KGQA, "sweep", f"method={','.join(methods)}", *WORDS, f"run.dir={run}", *overrides]
+    return ["sweep", f"method={','.join(methods)}", *WORDS, f"run.dir={run}", *overrides]
 
 
 def rows(run: Path) -> pl.DataFrame:
@@ -47,7 +48,7 @@ def rows(run: Path) -> pl.DataFrame:
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> pl.DataFrame:
     run = tmp_path_factory.mktemp("local") / "run"
-    subprocess.run(sweep(run), check=True)
+    assert main(sweep(run)) == 0
     found = rows(run)
     assert found.height == QUESTIONS * len(METHODS)
     assert not (found["status"] == "failed").any()
@@ -65,7 +66,9 @@ def different(found: pl.DataFrame, expected: pl.DataFrame) -> list[tuple[str, st
     ]
 
 
-def test_on_ray_with_virtuoso(
+@pytest.mark.parametrize("engine", [pytest.param(RAY, id="ray")])  # a name of the tests that share a process
+def test_with_virtuoso(
+    engine: tuple[str, ...],
     together: pl.DataFrame,
     virtuoso_factory: Callable[..., list[VirtuosoServer]],
     ray_cluster: RayCluster,
@@ -73,13 +76,14 @@ def test_on_ray_with_virtuoso(
 ) -> None:
     (server,) = virtuoso_factory(default(SyntheticWorld, triples=2000).triples(), replicas=1)
     graph = ("kg=sparql", f"kg.endpoints=[{server.endpoint}]")
-    subprocess.run(sweep(tmp_path / "run", *RAY, f"engine.address={ray_cluster.address}", *graph), check=True)
+    words = sweep(tmp_path / "run", *engine, f"engine.address={ray_cluster.address}", *graph)
+    subprocess.run([*KGQA, *words], check=True)
     assert different(rows(tmp_path / "run"), together) == []
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_each_alone(method: str, together: pl.DataFrame, tmp_path: Path) -> None:
-    subprocess.run(sweep(tmp_path / "run", methods=(method,)), check=True)
+    assert main(sweep(tmp_path / "run", methods=(method,))) == 0
     alone = rows(tmp_path / "run")
     assert different(alone, together.filter(pl.col("method").is_in(alone["method"].unique().implode()))) == []
 
@@ -87,12 +91,12 @@ def test_each_alone(method: str, together: pl.DataFrame, tmp_path: Path) -> None
 def test_killed_and_resumed(together: pl.DataFrame, tmp_path: Path) -> None:
     run, mark = tmp_path / "run", uuid.uuid4().hex
     slow = sweep(run, "llm.latency_s=0.02", "engine.concurrency=1")
-    with subprocess.Popen(slow, env=os.environ | {MARK: mark}) as driver:
+    with subprocess.Popen([*KGQA, *slow], env=os.environ | {MARK: mark}) as driver:
         while not ((run / "traces").is_dir() and RunFolder(run).finished()):
             assert driver.poll() is None, "the run ended before it could be killed"
             time.sleep(0.01)
         os.kill(driver.pid, signal.SIGKILL)
     unfinished = rows(run).height
     assert 0 < unfinished < together.height
-    subprocess.run(slow, check=True)
+    assert main(slow) == 0
     assert different(rows(run), together) == []

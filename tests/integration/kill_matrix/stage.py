@@ -1,4 +1,10 @@
-"""What the rows of the kill matrix share: the stage of a run, and how a finished run is judged."""
+"""What the rows of the kill matrix share: the stage of a run, its faults, and how a finished run is judged.
+
+Most rows run the same questions over two model servers and two Virtuoso replicas. A model server repeats the replies of
+an earlier run and is a process of its own, so its log tells what was really asked, by runs that were killed as well.
+Faults strike once so many calls were seen: in the middle of the run, however fast it is. `tests/integration/models` has
+the rows with a real Llama.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +18,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
+
 from pipeline.kg.virtuoso import VirtuosoServer
+from pipeline.traces.folder import RunFolder
 from tests.integration.conftest import KillMatrix
 from tests.integration.processes import MARK
 from tests.integration.rows import Rows, read
 from tests.support import KGQA
+
+CONCURRENCY = 8
+QUESTIONS = 48
+# One topic entity per question, so that a question has one call in flight at a time. So few edits that no prompt is
+# asked twice: the recorded server has one reply for each.
+RUN = [
+    *("method=srp", "method.retries=1"),
+    "dataset=synthetic",
+    "dataset.types=[1-hop,2-hop,3-hop]",
+    f"run.limit={QUESTIONS}",
+    f"engine.concurrency={CONCURRENCY}",
+    "engine.shard_size=8",
+]
 
 
 @dataclass
@@ -114,6 +136,10 @@ class Row:
         assert list((stage.run / "drafts").iterdir()) == []
 
 
+Judge = Callable[..., None]
+"""Enters a finished run into the matrix: `judge(row, what was done, what the run printed, most_repeated=…)`."""
+
+
 @contextmanager
 def stopped(processes: Sequence[int]) -> Iterator[None]:
     """Processes that do nothing any more: the kernel still accepts connections for them, and nobody answers."""
@@ -124,3 +150,34 @@ def stopped(processes: Sequence[int]) -> Iterator[None]:
     finally:
         for pid in processes:
             os.kill(pid, signal.SIGCONT)
+
+
+def middle(undisturbed: Undisturbed) -> int:
+    """How many calls a run makes before most faults."""
+    return undisturbed.requests.total() // 3
+
+
+def meet_a_full_disk(stage: Stage, undisturbed: Undisturbed, judge: Judge, words: Sequence[str] = ()) -> None:
+    """Fill the file system of the run folder in mid-run, make room, and go on."""
+    filler = stage.run / "filler"
+    with stage.struck(*words, after=middle(undisturbed)) as driver:
+        fill(filler)
+        printed, _ = driver.communicate(timeout=120)
+    assert (driver.returncode, printed) == (2, "")
+    [sentence] = [line for line in stage.said.splitlines() if "kgqa: " in line]
+    assert "cannot be written: No space left on device" in sentence
+    assert "Traceback" not in stage.said
+    for shard in RunFolder(stage.run).finished():
+        assert pl.read_parquet(RunFolder(stage.run).shard(shard)).height
+    filler.unlink()
+    judge("full disk", "run ends with exit code 2; same command", stage.go_on(*words), most_repeated=CONCURRENCY)
+
+
+def fill(file: Path) -> None:
+    """Take all the room that there is left."""
+    with file.open("wb", buffering=0) as stream:
+        try:
+            while True:
+                stream.write(bytes(1 << 16))
+        except OSError:
+            pass
