@@ -13,7 +13,7 @@ def import_named(name: str) -> ModuleType:
         return import_module(name)
     except (ImportError, SyntaxError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         file = next((frame.filename for frame in reversed(frames) if frame.name == "<module>"), __file__)
         line = next(frame.lineno for frame in reversed(frames) if frame.filename == file)

@@ -96,7 +96,8 @@ class RunConfiguration:
     @property
     def closed_book(self) -> bool:
         """Whether a simulated model replied from the gold answers, and nothing was looked up in the graph."""
-        return replies_from_gold(self.label) and not self.rows["kg_lookups"].sum()
+        was_asked = bool(self.rows["llm_calls"].sum())
+        return was_asked and replies_from_gold(self.label) and not self.rows["kg_lookups"].sum()
 
     @property
     def failed(self) -> int:

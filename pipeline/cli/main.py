@@ -143,7 +143,7 @@ def _run(words: Sequence[str]) -> int:
         print(_help(name, command, rest))
         return 0
     _require_extras(name, command, rest)
-    _name_repeated(rest)
+    name_repeated(rest)
     as_json, rest = _take_json(rest) if command.prints_figures else (False, rest)
     table, rest = _take_table(rest) if command.writes_tables else (None, rest)
     from pipeline import config  # help needs none of what these import
@@ -185,7 +185,7 @@ def _require_extras(name: str, command: Command, words: Sequence[str]) -> None:
                 require(extra, word)
 
 
-def _name_repeated(words: Sequence[str]) -> None:
+def name_repeated(words: Sequence[str], place: str = "") -> None:
     """Name on stderr each key that has two values: a script may add its own words to those of a user."""
     last: dict[str, str] = {}
     for word in words:
@@ -193,7 +193,7 @@ def _name_repeated(words: Sequence[str]) -> None:
         if key == word or word.startswith(("~", "-")) or os.path.exists(word):  # no value, a flag or a run folder
             continue
         if last.get(key, word) != word:
-            print(printable(f"{key} is given more than once: {last[key]} is ignored"), file=sys.stderr)
+            print(printable(f"{place}{key} is given more than once: {last[key]} is ignored"), file=sys.stderr)
         last[key] = word
 
 

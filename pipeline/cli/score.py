@@ -25,6 +25,8 @@ from pipeline.text import kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 
+_KEYS_FOR_RUNS = ("evaluation", "hydra")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -62,7 +64,12 @@ def _compose(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def rescore(folder: RunFolder, overrides: Sequence[str]) -> list[ConfigurationSummary]:
-    """Score a run with the evaluation that it had, changed by the overrides."""
+    """Score a run with the evaluation that it had, changed by the overrides. Raises UserError for any other key."""
+    if other := [word for word in overrides if config.key_of(word).partition(".")[0] not in _KEYS_FOR_RUNS]:
+        raise UserError(
+            f"{other[0]} changes nothing here: a run has its questions and gold answers in its traces. If the gold "
+            "answers of the dataset have changed, the command of the run scores it again"
+        )
     saved = folder.require_run()["points"][0]["config"]["evaluation"]
     changed = {"evaluation._target_", *(word.partition("=")[0].lstrip("+") for word in overrides)}
     kept = {key: value for key, value in saved.items() if f"evaluation.{key}" not in changed}

@@ -17,6 +17,7 @@ from yaml import YAMLError
 
 from pipeline import config
 from pipeline.cli.arguments import Arguments
+from pipeline.cli.main import name_repeated
 from pipeline.cli.output import Output
 from pipeline.cli.run_output import exit_code, run_figures, run_notes
 from pipeline.console import Console
@@ -150,6 +151,8 @@ def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configurati
 
 def _name_overridden(file: Path, lines: Iterable[Sequence[str]], overrides: Sequence[str]) -> None:
     """Name on stderr the keys of the command line that lines of the file set, too."""
+    for words in lines:
+        name_repeated(words, f"{file}: ")
     set_by_lines = {config.key_of(word) for words in lines for word in words}
     if overridden := [key for key in map(config.key_of, overrides) if key in set_by_lines]:
         said = f"the lines of {file} that set {', '.join(overridden)} take precedence over the command line"

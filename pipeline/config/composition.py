@@ -54,9 +54,9 @@ OmegaConf.register_new_resolver("max", lambda *values: max(values), replace=True
 OmegaConf.register_new_resolver("if_null", lambda value, then, other: then if value is None else other, replace=True)
 
 
-def _dataset_kind(*names: str | None) -> str | None:
+def _dataset_kind(*names: object) -> str | None:
     """Return the published dataset that a name, or one of the last two parts of a path, contains."""
-    parts = (part.lower() for name in names if name for part in name.rstrip("/").split("/")[-2:])
+    parts = (part.lower() for name in names if name for part in str(name).rstrip("/").split("/")[-2:])
     return next((kind for part in parts for kind in get_args(DatasetKind) if kind in part), None)
 
 

@@ -85,9 +85,17 @@ def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> dict
                 raise UserError(_wrong_value(error, section, keys)) from None
         if section not in ("run", "engine"):
             built[section] = build(section, config)
+            _check_name(section, built[section])
     if "llm" in sections:
         _check_roles(config["llm"])
     return built
+
+
+def _check_name(section: str, component: object) -> None:
+    """Raise UserError if the name of a method or dataset is no text. A class of the user's own may accept others."""
+    name = getattr(component, "name", "")
+    if section in ("method", "dataset") and not isinstance(name, str):
+        raise UserError(f"{section}.name={name!r} is wrong: input should be a text")
 
 
 def import_target(name: str) -> Any:
@@ -232,16 +240,22 @@ def _siblings(error: ErrorDetails, given: Any) -> list[str]:
     return [str(key) for key in given if key != name]
 
 
+_INPUTS = {
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "a text",
+    "too_short": "a list with at least one value",
+}
+
+
 def _expected(error: ErrorDetails, key: str) -> str:
     match error["type"]:
-        case "bool_type" | "bool_parsing":
-            return "input should be true or false"
+        case "bool_type" | "bool_parsing" | "string_type" | "too_short" as kind:
+            return f"input should be {_INPUTS[kind]}"
         case "list_type" | "tuple_type":
             return f"input should be a list, written {key}=[a,b]"
         case "int_type" | "int_from_float" if isinstance(value := error["input"], float) and value.is_integer():
             return f"input should be a valid integer, written {key}={int(value)}"
         case "float_parsing" if percent := _PERCENT.fullmatch(error["input"]):
             return f"input should be a valid number, written {key}={float(percent[1]) / 100:g}"
-        case "string_type":
-            return "input should be a text"
     return error["msg"][0].lower() + error["msg"][1:]

@@ -7,7 +7,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
@@ -104,6 +104,8 @@ def read_examples(
     refusal = ""
     for number, row in rows:
         try:
+            if isinstance(row, bytes):
+                refuse_nan(row)
             example = parse(row)
             if example.question.id in seen:
                 raise BadRow(f"the id '{example.question.id}' occurs earlier in this file")
@@ -120,6 +122,17 @@ def read_examples(
             yield example
     if not seen:
         raise UserError(f"{file} is not a file of {what}: {refusal or 'it has no rows'}")
+
+
+def refuse_nan(line: bytes) -> None:
+    """Raise BadRow for a NaN or Infinity, which Python writes into JSON, as for a missing value of a table."""
+    if b"NaN" in line or b"Infinity" in line:
+        with suppress(ValueError):
+            json.loads(line, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> None:
+    raise BadRow(f"it is not valid JSON ({name} is no number there: write null, or leave it out)")
 
 
 def _array_advice(row: object) -> str:

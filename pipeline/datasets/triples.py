@@ -84,7 +84,8 @@ def delimited_triples(file: AnyPath, separator: str, *, header: str | None = Non
 
 def header_doubt(file: AnyPath, first: Sequence[object]) -> str | None:
     """Return a sentence about a first fact that looks like a header with other names; None for any other fact."""
-    if not all(str(part).lower() in _USUAL_NAMES for part in first):
+    names = [str(part).lower() for part in first]
+    if not set(names) <= _USUAL_NAMES and len({*_COLUMNS} & {*names}) < 2:
         return None
     return f"{file}: the first line ({', '.join(map(str, first))}) is read as a fact, but looks like a header"
 
@@ -207,6 +208,8 @@ def _has_names(names: Sequence[str]) -> bool:
 def _places(file: AnyPath, names: Sequence[str]) -> Sequence[int]:
     """Return the places of head, relation and tail among the columns. Raises UserError."""
     if _has_names(names):
+        if twice := [name for name in _COLUMNS if [other.lower() for other in names].count(name) > 1]:
+            raise UserError(f"{file} has several columns with the name {twice[0]}")
         return [[name.lower() for name in names].index(column) for column in _COLUMNS]
     if len(names) == len(_COLUMNS):
         return range(len(_COLUMNS))

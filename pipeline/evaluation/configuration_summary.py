@@ -123,8 +123,8 @@ class ConfigurationSummary:
 
     @property
     def closed_book(self) -> bool:
-        """Whether it did so without a lookup in the graph: the score then tells nothing of the method."""
-        return self.from_gold and self.counters.get("kg_lookups") == 0
+        """Whether it did so, and nothing was looked up in the graph: the score then tells nothing of the method."""
+        return self.from_gold and self.counters.get("kg_lookups") == 0 and self.counters.get("llm_calls") != 0
 
     @property
     def unreadable_share(self) -> float | None:

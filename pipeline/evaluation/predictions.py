@@ -13,7 +13,7 @@ import orjson
 import polars as pl
 from pydantic import ValidationError
 
-from pipeline.datasets.files import Row, Text, json_lines, named_by
+from pipeline.datasets.files import BadRow, Row, Text, json_lines, named_by, refuse_nan
 from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError, row_defect
 from pipeline.evaluation.config import ScoringConfig
@@ -110,10 +110,12 @@ def read_predictions(file: Path, reject: Reject, other_format: LineReader = lamb
             by_text.append(named)
             continue
         try:
+            refuse_nan(text)
             line = _Line.model_validate_json(text)
-        except ValidationError as error:
-            first_reason = first_reason or f"line {number}: {row_defect(error)}"
-            reject(Rejected(str(file), number, row_defect(error)))
+        except (BadRow, ValidationError) as error:
+            reason = row_defect(error) if isinstance(error, ValidationError) else str(error)
+            first_reason = first_reason or f"line {number}: {reason}"
+            reject(Rejected(str(file), number, reason))
         else:
             read.append((line.id, _answer(line)))
     if not read and not by_text:

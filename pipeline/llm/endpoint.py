@@ -341,6 +341,8 @@ class EndpointModel(CallConfig, OneModel):
         names = ", ".join(cards)
         if self.model is not None and self.model not in cards:
             raise UserError(f"{reply.url} serves {names}, not llm.model={self.model}.{did_you_mean(self.model, cards)}")
+        if self.model is None and not cards:
+            raise UserError(f"{reply.url} lists no model: name it with llm.model")
         if self.model is None and len(cards) != 1:
             raise UserError(f"{reply.url} serves {len(cards)} models ({names}); set llm.model to one of them")
         name = self.model if self.model is not None else next(iter(cards))

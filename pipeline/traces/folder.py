@@ -157,8 +157,8 @@ class RunFolder:
         finished = sorted(self.finished())
         if not finished:
             if not self.has_run:
-                raise UserError(f"{self.path} holds no finished shard: no run has begun in it")
-            goes_on = f"{kgqa('evaluate', self.path / 'run.yaml')} goes on"
+                raise UserError(f"{self.path} is not a run folder: no run has begun in it")
+            goes_on = f"{kgqa('evaluate', self.path / 'run.yaml')} continues it"
             if error := self.read_error():
                 raise UserError(f"{self.path} holds no answer: its run ended without one, because {error}")
             if self.state(None) == "still running":

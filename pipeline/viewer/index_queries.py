@@ -117,7 +117,7 @@ def _number(name: str, text: str) -> float:
 
 def _whole(name: str, text: str) -> int:
     if not text.isascii() or not text.isdecimal() or len(text) > 9:  # so that it fits into 32 bits
-        raise UserError(f"{name} is wrong: it is a whole number")
+        raise UserError(f"{name} is wrong: it is a whole number from 0 on")
     return int(text)
 
 

@@ -214,6 +214,8 @@ def test_shares_add_up_to_the_wrong_questions(erring: Run) -> None:
     assert loss_shares(losses, reasons=True).collect()["lost"].sum() == wrong
     with pytest.raises(UserError, match=r"there is no group 'typ'\. Did you mean 'type'"):
         loss_shares(losses, ("typ",))
+    with pytest.raises(UserError, match=r"by='type' should be a list of groups, such as \['type'\]"):
+        loss_shares(losses, "type")
 
 
 def test_clusters_count_every_wrong_question_once(erring: Run) -> None:

@@ -67,6 +67,12 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
             "valid integer, unable to parse string as an integer. It is a text with dataset=custom",
         ),
         ("run.limit=", "run.limit='' is wrong: input should be a valid integer"),
+        (
+            "dataset=custom dataset.triples=a dataset.questions=b dataset.name=5",
+            "dataset.name=5 is wrong: input should be",
+        ),
+        ("llm=endpoint llm.base_urls=[]", "llm.base_urls=[] is wrong: input should be a list with at least one value"),
+        ("run.early_stopping=10", "run.early_stopping drops configurations that fall behind: it needs several"),
         ("run.dir=", "run.dir='' is wrong: name a folder, or leave out the key"),
         ("run.seed=x", "run.seed='x' is wrong"),
         ("run.reuse=runs/x", "run.reuse='runs/x' is wrong: input should be a list, written run.reuse=[a,b]"),
@@ -368,7 +374,7 @@ def test_scoring_a_folder_without_a_complete_run(finished: Path, kgqa: Kgqa, tmp
     shutil.copytree(finished, tmp_path / "half")
     (tmp_path / "half" / "summary.json").unlink()
     shutil.rmtree(tmp_path / "half" / "traces")
-    begun = "half holds no finished shard yet: its run has begun, and kgqa evaluate half/run.yaml goes on"
+    begun = "half holds no finished shard yet: its run has begun, and kgqa evaluate half/run.yaml continues it"
     assert kgqa("score", "half").sentence == kgqa("compare", "half").sentence == begun
     with RunFolder(Path("half")).held():
         assert kgqa("score", "half").sentence == "half holds no finished shard yet: its run is still running"
@@ -376,9 +382,7 @@ def test_scoring_a_folder_without_a_complete_run(finished: Path, kgqa: Kgqa, tmp
     assert kgqa("score", "half").code == 0
     shutil.rmtree(tmp_path / "half" / "traces")
     (tmp_path / "half" / "run.yaml").unlink()
-    assert kgqa("collect", "calls", "half", "output=x").sentence == (
-        "half holds no finished shard: no run has begun in it"
-    )
+    assert kgqa("collect", "calls", "half", "output=x").sentence == ("half is not a run folder: no run has begun in it")
     assert "evaluation.confidence=2 is wrong" in kgqa("score", finished, "evaluation.confidence=2").sentence
     assert "this command has no group 'engine'" in kgqa("score", finished, "engine=ray").sentence
 

@@ -88,6 +88,12 @@ def test_a_key_of_a_choice_in_the_file_may_stand_on_the_command_line(kgqa: Kgqa,
     assert [each["hits_at_1"] for each in summary(tmp_path / "run")["points"]] == [0, 0]
 
 
+def test_a_key_that_a_line_of_a_file_has_twice_is_named(kgqa: Kgqa) -> None:
+    Path("points.txt").write_text("method=cot run.seed=1 method=rag\n")
+    shown = kgqa("sweep", "points.txt", "llm=similarity", "run.limit=1", "run.dir=run", "dataset.triples=1000")
+    assert "points.txt: method is given more than once: method=cot is ignored" in shown.err
+
+
 def test_words_that_the_lines_of_a_file_overrule_are_named(kgqa: Kgqa) -> None:
     Path("points.txt").write_text("method=srp +method.depth=1\nllm=oracle\n")
     shown = kgqa("sweep", "points.txt", "method=arg", "method.depth=2", "run.limit=1", "run.dir=run", "llm=oracle")

@@ -63,6 +63,15 @@ def test_a_bad_row_is_rejected_with_line_and_reason_and_reading_continues(tmp_pa
     assert reasons[5].startswith("qid must not be empty")
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_what_python_writes_for_a_missing_number_is_rejected(tmp_path: Path, number: str) -> None:
+    bad = f'{{"qid": "1", "question": "Who?", "answer": [{number}]}}'
+    ids, rejected = _read(tmp_path, "\n".join([_row("0", question="What is NaN, and what Infinity?"), bad]))
+    assert ids == ["amazon-0"]
+    reason = f"it is not valid JSON ({number} is no number there: write null, or leave it out)"
+    assert [(row.line, row.reason) for row in rejected] == [(2, reason)]
+
+
 def test_invalid_utf8_and_lone_surrogates_are_rejected(tmp_path: Path) -> None:
     bad = [b'{"qid": "1", "question": "\xff", "answer": "x"}', b'{"qid": "2", "question": "\\ud800", "answer": "x"}']
     ids, rejected = _read(tmp_path, b"\n".join([_row("0").encode(), *bad]))

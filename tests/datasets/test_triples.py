@@ -165,7 +165,10 @@ def test_a_header_in_other_letters_is_no_fact(tmp_path: Path, name: str, separat
 
 
 @pytest.mark.parametrize(("name", "separator"), [("facts.tsv", "\t"), ("facts.csv", ",")])
-@pytest.mark.parametrize("first", [("subject", "predicate", "object"), ("h", "r", "t"), ("Source", "Edge", "Target")])
+@pytest.mark.parametrize(
+    "first",
+    [("subject", "predicate", "object"), ("h", "r", "t"), ("Source", "Edge", "Target"), ("head", "relation", "tal")],
+)
 def test_a_first_line_that_looks_like_a_header_is_a_fact_and_quoted_in_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, separator: str, first: tuple[str, str, str]
 ) -> None:
@@ -174,6 +177,12 @@ def test_a_first_line_that_looks_like_a_header_is_a_fact_and_quoted_in_a_warning
         assert list(read_triples(tmp_path / name)) == [Triple(*first), FACTS[0]]
     (said,) = caplog.messages
     assert f"{name}: the first line ({', '.join(first)}) is read as a fact, but looks like a header" in said
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "facts.csv").write_text("head,relation,tail,Head\nAnn,knows,Bo,Cy\n")
+    with pytest.raises(UserError, match=r"facts\.csv has several columns with the name head$"):
+        list(read_triples(tmp_path / "facts.csv"))
 
 
 @pytest.mark.parametrize("relation", ["knows ", " knows", "knows\u00a0"])

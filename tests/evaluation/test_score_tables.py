@@ -78,6 +78,8 @@ def test_a_table_says_that_the_oracle_knows_the_gold_answers_and_what_that_means
         text = " ".join(printed(table).split())
         assert known in text
         assert (alone in text) is closed
+    unasked = summary("mine", label="oracle", counters={"llm_calls": 0, "tokens": 0, "kg_lookups": 0})
+    assert "the oracle's alone" not in printed(score_table([unasked])), "it asked no model"
     other = summary("cot", label="similarity", counters={"llm_calls": 100, "tokens": 900, "kg_lookups": 0})
     assert "gold answers" not in printed(score_table([other]))
     assert [cot.to_dict()["closed_book"], srp.to_dict()["closed_book"], srp.to_dict()["from_gold"]] == [

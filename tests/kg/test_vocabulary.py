@@ -157,7 +157,7 @@ def test_hostile_ids_and_relations_are_never_written(hostile: str) -> None:
         ("namespace", "m.", "is not the start of an IRI"),
         ("relations", "x", "is not the start of an IRI"),
         ("languages", ['en") || true #'], "is not a language tag"),
-        ("languages", [], "at least 1 item"),
+        ("languages", [], "at least one value"),
         ("opaque_ids", "(", "is not a regular expression"),
         ("statements", {"a) #": "http://x/"}, "pattern"),
     ],

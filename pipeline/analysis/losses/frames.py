@@ -116,6 +116,8 @@ def loss_shares(losses: pl.LazyFrame, by: Sequence[str] = ("configuration",), *,
     right ones included) and `share`. `by` may name one of the `GROUPS`, or a column that was added to the losses.
     Raises UserError for an unknown group.
     """
+    if isinstance(by, str):
+        raise UserError(f"by={by!r} should be a list of groups, such as [{by!r}]")
     added = [name for name in losses.collect_schema().names() if name not in _SCHEMA]
     for name in by:
         _require_group(name, (*GROUPS, *added))
