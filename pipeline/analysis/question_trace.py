@@ -73,7 +73,7 @@ class StepTrace:
     @property
     def seconds_text(self) -> str:
         """How long the step took, with its queues and without, where that is known."""
-        without = "" if self.own_s is None else f", {self.own_s:.3f} s without queues"
+        without = "" if self.own_s is None else f", of which {self.own_s:.3f} s outside queues"
         return f"{self.duration_s:.3f} s{without}"
 
     def __str__(self) -> str:

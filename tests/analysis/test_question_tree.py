@@ -107,9 +107,9 @@ def test_facts_that_chains_share_are_counted_once() -> None:
     chains = ["ann knows bob", "bob likes oslo"], ["ann knows bob", "bob likes rome"], ["ann knows bob"]
     shared = with_chains(*chains)
     tree = fact_tree(shared, most=5)
-    assert tree.label == "facts that the answer is read from: 3"
+    assert tree.label == "facts in the evidence: 3"
     assert [node.label for node in nodes(tree)][1:] == ["ann", "knows → bob", "likes → oslo", "likes → rome"]
-    assert fact_tree(shared, most=2).label == "facts that the answer is read from: 3, of which 2 are shown"
+    assert fact_tree(shared, most=2).label == "facts in the evidence: 3, of which 2 are shown"
 
 
 def test_the_trail_says_what_a_step_did_to_the_gold_answers(run: Run) -> None:

@@ -2,7 +2,8 @@
 
 A gold answer passes the stages hop by hop along a gold path. The loss is where the attempt that came furthest ended:
 dead ends that a method recovered from do not count. Everything is read from the `trail` of the row, which the engine
-writes for every method in the same way (`pipeline.traces.trail`), so a new method needs nothing here.
+writes for every method in the same way (`pipeline.traces.trail`). So a new method needs no change here, but it has to
+record `kept` and `cut`, or else the model counts as the cause of its losses.
 """
 
 from __future__ import annotations
