@@ -34,7 +34,9 @@ def read_aliases(files: Sequence[AnyPath]) -> Aliases:
         for key, value in content.items():
             names = [value] if isinstance(value, str) else value
             if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-                raise UserError(f"{file} is no file of aliases: {key!r} has no list of texts")
+                raise UserError(
+                    f"{file} is no file of aliases: the value of {key!r} is neither a text nor a list of texts"
+                )
             found[key] += filter(None, names)
     return dict(found)
 

@@ -61,8 +61,8 @@ def test_files_are_joined_plain_or_gzipped(tmp_path: Path) -> None:
     [
         ("[]", "should be an object of names"),
         ("{", "is not a JSON file"),
-        ('{"a": 1}', "'a' has no list of texts"),
-        ('{"a": [1]}', "'a' has no list of texts"),
+        ('{"a": 1}', "the value of 'a' is neither a text nor a list of texts"),
+        ('{"a": [1]}', "the value of 'a' is neither a text nor a list of texts"),
     ],
 )
 def test_a_file_of_another_form_is_refused(tmp_path: Path, content: str, sentence: str) -> None:

@@ -22,7 +22,7 @@ class ServedEndpoint:
     """An endpoint that follows a directory. Opening it gives the endpoint."""
 
     directory: str
-    """The name of the actor."""
+    """Name of the Ray actor that lists the servers."""
     endpoint: EndpointModel
     """Holds the parameters of calls."""
     start_timeout_s: PositiveFloat
@@ -50,7 +50,10 @@ class ServedEndpoint:
                     version = servers.version
                 return servers
         except TimeoutError:
-            raise UserError(f"no server of {self.endpoint.model} is up") from None
+            raise UserError(
+                f"no server of {self.endpoint.model} answered within llm.start_timeout_s={self.start_timeout_s:g}; see "
+                "kgqa-model-server-*.log among the logs of Ray"
+            ) from None
 
     async def _follow(self, version: int) -> None:
         while True:
