@@ -30,7 +30,7 @@ _INTERVALS = "intervals of the difference"
 _KEPT = ("#", "run:#", "difference", "verdict")
 """Columns that every terminal shows."""
 _COSTS = ("tokens", "calls", "flips")
-_EVIDENCE = ("questions", "failed", _INTERVALS, "p", "method")
+_STATISTICS = ("questions", "failed", _INTERVALS, "p", "method")
 """What a narrow terminal leaves out after the keys, the first one first."""
 _MOST_KEY_COLUMNS = 6
 _SHOWN_ANSWERS = 3
@@ -98,10 +98,10 @@ def _optional(columns: Mapping[str, Sequence[Text]], score: str) -> list[str]:
     These are first the keys that only some of the methods have, which say nothing of the others, and a column shared by
     many keys, then the costs, then the other keys. What shows the difference stays longest.
     """
-    evidence = (*_EVIDENCE, score)
-    keys = [heading for heading in columns if heading not in (*_KEPT, *_COSTS, *evidence)]
+    statistics = (*_STATISTICS, score)
+    keys = [heading for heading in columns if heading not in (*_KEPT, *_COSTS, *statistics)]
     some = [key for key in keys if key == SHARED_COLUMN or any(cell.plain == _ABSENT for cell in columns[key])]
-    wanted = [*some, *_COSTS, *reversed([key for key in keys if key not in some]), *evidence]
+    wanted = [*some, *_COSTS, *reversed([key for key in keys if key not in some]), *statistics]
     return [heading for heading in wanted if heading in columns or heading == _INTERVALS]
 
 
@@ -224,12 +224,12 @@ def _mean(configuration: RunConfiguration, score: str) -> float:
 
 
 def _scored(configuration: RunConfiguration, score: str) -> int:
-    """Return the number of questions of which a mean is one."""
+    """Return how many questions have this score."""
     return configuration.rows[score].count()
 
 
 def _difference(each: Comparison, *, intervals: bool) -> Text:
-    if each.verdict == "same":  # the bootstrap interval of equal scores is from 0 to 0, which they do not show
+    if each.verdict == "same":  # the interval of equal scores is 0…0, which claims too much, so none is printed
         return Text("0.0")
     change = each.difference
     mean = Text(f"{100 * change.mean:+.1f}")

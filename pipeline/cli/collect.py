@@ -1,6 +1,6 @@
 """`kgqa collect arg`, `collect parog` and `collect rog`: collect training data.
 
-A collection is a run whose method is the collection.
+A collection is a run in which the collector takes the place of the method.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _collect(arguments: Arguments) -> _Collected:
 
 
 def _as_run(composed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a run whose method is the collection, over solved questions."""
+    """Return the configuration of a run with the collector in place of the method, over solved questions."""
     own = {name: composed[name] for name in config.SECTIONS}
     material = {**composed["material"], "strict": composed["dataset"]["strict"]}
     choices = {**composed["choices"], "method": composed["collect"]["name"]}

@@ -99,7 +99,7 @@ def _check_name(section: str, component: object) -> None:
 
 
 def import_target(name: str) -> Any:
-    """Import what a `_target_` names, under its name of today.
+    """Import what a `_target_` names, by its current name.
 
     Raises ImportError, AttributeError, SyntaxError or ValueError.
     """

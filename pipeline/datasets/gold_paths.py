@@ -252,7 +252,7 @@ def _algebra(sparql: str) -> Any | None:
 
 
 def expressions(node: Any, *, without: Collection[str] = ()) -> Iterator[Any]:
-    """Yield a node of the algebra and all its descendants, but no operation `without` and nothing inside one."""
+    """Yield a node of the algebra and all its descendants, except operations named in `without` and all inside them."""
     if _is_operation(node) and node.name not in without:
         yield node
         for key in sorted(key for key in node if key != "_vars"):

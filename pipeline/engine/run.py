@@ -377,7 +377,7 @@ async def _compare_dataset(
     parts: Sequence[Part],
     console: Console,
 ) -> tuple[set[int], bool]:
-    """Return the shards that stay finished under the dataset of today, and whether the graphs were compared, too.
+    """Return the shards that stay finished with the current dataset, and whether the graphs were compared, too.
 
     They are before a shard is scored again for new gold answers or labels, which is reported.
     """

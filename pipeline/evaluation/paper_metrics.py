@@ -43,8 +43,8 @@ def paper_metrics_of(method: str) -> tuple[str, ...]:
 def answer_text(raw: str, answers: Iterable[str]) -> str:
     """Return the text that ToG's rule matches: the first `{…}` that is not yes or no, else the first, else all of it.
 
-    Without a model's text, or if it replies with JSON as PoG and PARoG do, return the answers joined by commas: a gold
-    answer may be a part of a key, such as "Ali" of "aligned".
+    Without a model's text, or if it replies with JSON as PoG and PARoG do, return the answers joined by commas:
+    otherwise the JSON key "aligned" would match the gold answer "Ali".
     """
     if not raw.strip() or _JSON_OBJECT.search(raw):
         return ", ".join(answers)

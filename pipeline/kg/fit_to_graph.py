@@ -1,4 +1,4 @@
-"""Fits a question and its gold to a graph: names, ids of today, and relations as the graph shows them (§8.9).
+"""Fits a question and its gold to a graph: names, current ids, and relations as the graph shows them (§8.9).
 
 A dataset knows the ids of entities, but often not their names. Its ids and gold queries may be older than the graph.
 """
@@ -18,7 +18,7 @@ from pipeline.types import Entity, EntityId, Example, Gold, GoldAnswer, Relation
 async def fit_to_graph(example: Example, kg: KnowledgeGraph) -> Example:
     """Return the example as the graph of its question knows it. Raises ServiceError.
 
-    Topic entities and gold answers that are given as ids get their names. Former ids become those of today. Gold paths
+    Topic entities and gold answers that are given as ids get their names. Redirected ids become current ids. Gold paths
     and the gold query name relations as the graph shows them. A graph without a vocabulary (GRBench) changes nothing.
     """
     if not isinstance(kg, HasVocabulary):
@@ -111,7 +111,7 @@ def _id_of(answer: GoldAnswer, terms: Terms) -> EntityId | None:
 
 
 def _is_id(text: str, terms: Terms) -> bool:
-    """Whether a text can only be an id: where every text could be one, only an IRI is."""
+    """Whether a text is certainly an id. If any text could be an id in this graph, only an IRI is certain."""
     return terms.own_name(_local(text, terms)) is None and (bool(terms.opaque_ids) or "://" in text)
 
 

@@ -1,4 +1,4 @@
-"""Replaces former ids of nodes by their ids of today, in graphs that merge nodes and keep the old ids (Wikidata)."""
+"""Replaces redirected ids of nodes by their current ids, in graphs that merge nodes and keep the old ids (Wikidata)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipeline.kg.interface import Batch, Hop, Neighbours, batch, node_order
 from pipeline.types import EntityId
 
 Redirects: TypeAlias = Callable[[Sequence[EntityId]], Awaitable[Batch[EntityId, EntityId | None]]]
-"""Looks up where each id is redirected to; None for an id of today."""
+"""Looks up where each id is redirected to; None for a current id."""
 
 _MOST_STEPS = 5
 """Redirects that are followed from one id: a chain is rare, and a circle is an error of the graph."""

@@ -72,7 +72,10 @@ class CompressedIndex:
         faiss.extract_index_ivf(self._index).nprobe = probes
 
     def candidates(self, vectors: Vectors, k: int) -> Iterator[tuple[Vectors, Positions]]:
-        """Yield scores and ascending positions of nodes near each vector: fewer than k if the lists are short."""
+        """Yield scores and ascending positions of nodes near each vector.
+
+        There are usually more than k nodes, and fewer if the lists are short.
+        """
         _, found = self._index.search(np.ascontiguousarray(vectors, np.float32), max(_CANDIDATES, 2 * k))
         for vector, positions in zip(vectors, found, strict=True):
             existing = np.sort(positions[positions >= 0])

@@ -25,7 +25,7 @@ class Encoder(Protocol):
         ...
 
     async def encode(self, texts: Sequence[str]) -> Vectors:
-        """Return a vector per text, shape (texts, dimensions); of length 1 where similarity is the cosine."""
+        """Return a vector per text, shape (texts, dimensions): unit vectors if similarity is the cosine."""
         ...
 
 
@@ -62,7 +62,9 @@ class Retrieval(Protocol):
     async def references(
         self, question: Question, k: int, *, random: bool = False, masked: bool = False
     ) -> list[Reference]:
-        """Return the k nearest references (§7.1), or k random ones seeded by the question; never itself.
+        """Return the k nearest references (§7.1), or k random ones; never the question itself.
+
+        The question seeds the random choice.
 
         With `masked`, names of topic entities do not count in the comparison.
         """

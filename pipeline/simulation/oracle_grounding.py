@@ -1,7 +1,8 @@
 """Grounds a question without topic entities: finds the nodes that it mentions and their paths to its gold answers.
 
 GRBench stores neither entities nor paths (specification §10.6). A mention is a node whose text occurs in the question.
-A path follows listed edges. It ends in a feature value that is a gold answer, or in neighbours whose number is.
+A path follows listed edges. It ends in a feature value that is a gold answer, or in neighbours whose count is a gold
+answer.
 """
 
 from __future__ import annotations

@@ -33,9 +33,10 @@ _MAX_NAMES = 10
 def plan(question: Question, steps: Sequence[Step], gold_context: GoldContext) -> str:
     """Return the next action line of a perfect model: retrieve the topics, walk their best gold paths, finish.
 
-    A layer of a path is usually entered from as many nodes as fit on one line, and then the next layer follows. It is
-    walked from all nodes if they all contribute to the answer (a count, or a list in one text), or if nothing was found
-    behind the first ones. The answers are the observed nodes that the question asks for.
+    A line has lookups from as many nodes of a layer as fit. Usually, the next line is about the next layer. If all
+    nodes contribute to the answer (a count, or a list in one text), more lines follow for the same layer. The nodes
+    that did not fit are also looked up if nothing was found behind the first ones. The answers are the observed nodes
+    that the question asks for.
     """
     scratchpad = _Scratchpad(steps)
     topics = {
@@ -180,7 +181,10 @@ class _Scratchpad:
         return (item for listing in lookups for item in listing.items)
 
     def ends(self, gold_context: GoldContext) -> Iterator[Item]:
-        """Yield what the last relation of a gold path leads to, except from the start of a longer path."""
+        """Yield what the last relation of a gold path leads to.
+
+        Its lookup from the start of the path does not count if the path has more than one hop.
+        """
         last = {(path[-1].name, start, len(path)) for start, paths in gold_context.paths.items() for path in paths}
         for listing in self.listings:
             if any(listing.via == name and (hops == 1 or listing.source != start) for name, start, hops in last):

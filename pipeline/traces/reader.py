@@ -281,7 +281,7 @@ class RecordedCalls:
         """Return the calls of a question by key, without replies that a simulated model made from other data.
 
         A model that replies from the gold answers looks up the ways to them in the graph, and neither is in the key.
-        `gold` is the digest of the gold answers of today, and `graphs` are the fingerprints of the graphs of today.
+        `gold` is the digest of the current gold answers, and `graphs` are the fingerprints of the current graphs.
         """
         is_same_gold = self._gold.get(question_id, gold) == gold  # an older version did not record it
         return {

@@ -48,7 +48,10 @@ class RoleTokens:
 
 
 def count_tokens(files: Iterable[Path], tokenizer: PreTrainedTokenizerBase) -> Mapping[str, RoleTokens]:
-    """Count the texts of files by role, and the tokens of the first of each role. Rows without a role are walks."""
+    """Count the texts of files by role, and the tokens of the first `_MOST_TEXTS` of each role.
+
+    Rows without a role are walks.
+    """
     roles: dict[str, RoleTokens] = {}
     questions: dict[str, set[str]] = {}
     for _, line in chain.from_iterable(map(lines, files)):

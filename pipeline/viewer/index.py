@@ -241,7 +241,7 @@ class RunIndex:
         return _Slice(path, dict(shards), rows.height)
 
     def _publish(self, slices: Sequence[_Slice]) -> None:
-        """Show these slices from now on, and write which they are. The files of the others stay for a running query."""
+        """Show these slices from now on, and list them in `index.json`. Other files stay for a running query."""
         self._slices = sorted(slices, key=lambda each: min(each.shards, default=0))
         listed = [
             {"file": each.path.name, "rows": each.rows, "shards": sorted(each.shards.items())} for each in self._slices

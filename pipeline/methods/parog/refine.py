@@ -1,4 +1,7 @@
-"""`parog.refine`, as one call or as three, and `parog.read`: answer from facts (specification §5.6, §5.8)."""
+"""`parog.refine`, as one call or as three, and `parog.read`: answer from facts (specification §5.6, §5.8).
+
+A refinement asks three questions: whether the facts are about the sub-goal, what they answer, and whether they suffice.
+"""
 
 from __future__ import annotations
 
@@ -153,7 +156,7 @@ class Suffice(RefinementPrompt):
 
 @dataclass(frozen=True)
 class SufficeAlone(Suffice):
-    """The third question where there is no tentative answer: whether the facts suffice (§5.8)."""
+    """The third question alone, if there is no tentative answer: whether the facts suffice (§5.8)."""
 
     template = _template_without_tentative(load_texts(__file__, "suffice_alone"))
 
