@@ -25,9 +25,6 @@ from pipeline.text import kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 
-_KEYS_FOR_RUNS = ("evaluation", "hydra")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The keys of `conf/score.yaml` that only a file of predictions has a use for."""
@@ -64,10 +61,10 @@ def _compose(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def rescore(folder: RunFolder, overrides: Sequence[str]) -> list[ConfigurationSummary]:
-    """Score a run with the evaluation that it had, changed by the overrides. Raises UserError for any other key."""
-    if other := [word for word in overrides if config.key_of(word).partition(".")[0] not in _KEYS_FOR_RUNS]:
+    """Score a run with the evaluation that it had, changed by the overrides. Raises UserError for keys of a dataset."""
+    if of_dataset := [word for word in overrides if config.key_of(word).partition(".")[0] == "dataset"]:
         raise UserError(
-            f"{other[0]} changes nothing here: a run has its questions and gold answers in its traces. If the gold "
+            f"{of_dataset[0]} changes nothing here: a run has its questions and gold answers in its traces. If the gold "
             "answers of the dataset have changed, the command of the run scores it again"
         )
     saved = folder.require_run()["points"][0]["config"]["evaluation"]

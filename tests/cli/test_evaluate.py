@@ -70,10 +70,10 @@ def test_a_method_that_fails_on_some_questions_does_not_end_the_run(
 def test_a_module_that_exits_while_it_is_imported_is_an_error(
     code: int, outside: list[str], evaluate: Kgqa, tmp_path: Path
 ) -> None:
-    (tmp_path / "code" / "outside_method.py").write_text(f"import sys\nsys.exit({code})\n")
-    said = evaluate(*outside).sentence
-    assert said.startswith(f"method._target_=outside_method.Mine cannot be imported: SystemExit: {code} (")
-    assert "outside_method.py, line 2)" in said
+    (tmp_path / "code" / "exiting.py").write_text(f"import sys\nsys.exit({code})\n")
+    said = evaluate(*outside, "method._target_=exiting.Mine").sentence
+    assert said.startswith(f"method._target_=exiting.Mine cannot be imported: SystemExit: {code} (")
+    assert "exiting.py, line 2)" in said
 
 
 def test_a_method_whose_name_is_no_text_is_refused_before_any_call(outside: list[str], evaluate: Kgqa) -> None:

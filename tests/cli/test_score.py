@@ -45,7 +45,7 @@ def test_a_run_and_a_key_of_predictions_are_refused(word: str, finished: Path, k
     assert said == f"{word} is about a file of predictions: give a run or predictions=FILE, not both"
 
 
-@pytest.mark.parametrize("word", ["dataset.questions=8", "dataset=custom", "run.limit=3"])
+@pytest.mark.parametrize("word", ["dataset.questions=8", "dataset=custom"])
 def test_a_key_that_changes_no_score_of_a_run_is_refused(word: str, finished: Path, kgqa: Kgqa) -> None:
     said = kgqa("score", finished, word).sentence
     assert said.startswith(f"{word} changes nothing here: a run has its questions and gold answers in its traces.")
