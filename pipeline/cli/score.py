@@ -25,6 +25,7 @@ from pipeline.text import kgqa
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The keys of `conf/score.yaml` that only a file of predictions has a use for."""
@@ -64,8 +65,8 @@ def rescore(folder: RunFolder, overrides: Sequence[str]) -> list[ConfigurationSu
     """Score a run with the evaluation that it had, changed by the overrides. Raises UserError for keys of a dataset."""
     if of_dataset := [word for word in overrides if config.key_of(word).partition(".")[0] == "dataset"]:
         raise UserError(
-            f"{of_dataset[0]} changes nothing here: a run has its questions and gold answers in its traces. If the gold "
-            "answers of the dataset have changed, the command of the run scores it again"
+            f"{of_dataset[0]} changes nothing here: a run has its questions and gold answers in its traces. If the "
+            "gold answers of the dataset have changed, the command of the run scores it again"
         )
     saved = folder.require_run()["points"][0]["config"]["evaluation"]
     changed = {"evaluation._target_", *(word.partition("=")[0].lstrip("+") for word in overrides)}
