@@ -18,7 +18,7 @@ from pipeline.engine.rejections import remarks
 from pipeline.engine.retry_advice import TOO_LONG, is_too_long, retry_refusals
 from pipeline.engine.sources import is_own
 from pipeline.evaluation.budget_limits import cut_replies_line, limits_line, without_plan_line
-from pipeline.evaluation.configuration_summary import ConfigurationSummary
+from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides, rivals
 from pipeline.evaluation.score_file import full_score_tables
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
 from pipeline.text import agreeing, counted, kgqa, show_command
@@ -42,6 +42,7 @@ def run_figures(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) ->
 def run_output(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> Output:
     """Return the scores of a finished run with its notes."""
     figures, notes = run_figures(folder, summaries), run_notes(folder, summaries)
+    notes += sweep_notes([folder], summaries) if len(summaries) > 1 else []
     tables = score_tables(summaries)
     full = full_score_tables(tables, summaries)
     return Output(figures, tables, notes, exit_code=exit_code(folder), full_tables=full)
@@ -63,6 +64,17 @@ def score_tables(summaries: Sequence[ConfigurationSummary]) -> list[RenderableTy
 def run_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
     """Return the notes of `result_notes`, and why calls were not reused, by reading the runs that `run.yaml` names."""
     return [*result_notes(folder, summaries, exits=True), *_reuse_notes(folder, folder.read_summary() or {})]
+
+
+def sweep_notes(folders: Sequence[RunFolder], summaries: Sequence[ConfigurationSummary]) -> list[str]:
+    """Name the best of several configurations, and say how many calls they shared."""
+    points = [point for folder in folders for point in folder.require_run()["points"]]
+    methods = [point["config"]["choices"]["method"] for point in points]
+    runs = [folder.read_summary() or {} for folder in folders]
+    logical, physical = (sum(each[f"{kind}_llm_calls"] for each in runs) for kind in ("logical", "physical"))
+    calls = f"{counted(logical, 'call')} if each had run alone, {physical:,} made"
+    best = [_best(summaries, methods)] if len(summaries) > 1 else []
+    return [*best, f"{counted(len(summaries), 'configuration')}: {calls}"]
 
 
 def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *, exits: bool = False) -> list[str]:
@@ -181,3 +193,31 @@ def _made_lines(misses: Counter[str], made: int) -> Iterator[str]:
     if reasons:
         why.append(f"{'the others' if new else 'they'} differ from the most similar ones there: {shown}{more}")
     yield f"run.reuse: {counted(made, 'call')} had to be made, because no earlier run has them: {'; '.join(why)}"
+
+
+def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str]) -> str:
+    """Name the configuration with the highest Hits@1 by the choice of its method, and the overrides that only it has.
+
+    Of equal ones, it is the one with the fewest calls per question, and of those the one with the fewest tokens. None
+    is the best if they were asked other questions, or of another graph.
+    """
+    among = rivals([(summary.asked, summary.questions) for summary in summaries])
+    if not among:
+        return (
+            "no configuration is named as the best: not all were asked the same questions of the same graph; equal "
+            "calls are made once only for those that were"
+        )
+    own = differing_overrides([summary.overrides for summary in summaries])
+    hits = [summary.scores["hits_at_1"].mean if "hits_at_1" in summary.scores else -1 for summary in summaries]
+    equal = [index for index in among if hits[index] == max(hits[rival] for rival in among)]
+    best = min(equal, key=lambda index: _costs(summaries[index]))
+    words = [word for word in own[best] if not word.startswith(("run.", "method="))]
+    named = f"highest Hits@1: configuration {summaries[best].number}, {' '.join([f'method={methods[best]}', *words])}"
+    cheapest = f"of {len(equal)} equal ones the one with the fewest calls and tokens"
+    return named if len(equal) == 1 else f"{named} ({cheapest})"
+
+
+def _costs(summary: ConfigurationSummary) -> tuple[float, float]:
+    """Return the calls and the tokens per question."""
+    answered = max(1, summary.answered)
+    return summary.counters["llm_calls"] / answered, summary.counters["tokens"] / answered

@@ -19,14 +19,13 @@ from pipeline import config
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.main import name_repeated
 from pipeline.cli.output import Output
-from pipeline.cli.run_output import exit_code, run_figures, run_notes
+from pipeline.cli.run_output import exit_code, run_figures, run_notes, sweep_notes
 from pipeline.console import Console
 from pipeline.engine.run import Configuration, compose_configurations
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
-from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides, rivals
 from pipeline.evaluation.score_tables import sweep_table
-from pipeline.text import counted, kgqa
+from pipeline.text import kgqa
 
 _CHOICE = re.compile(r"\w+=[\w-]+")
 """The choice of a configuration group, such as `llm=oracle`."""
@@ -42,13 +41,7 @@ def run(arguments: Arguments) -> Output:
     runs = [run_figures(folder, batch) for folder, batch in sweep.batches]
     logical, physical = (sum(each[name] for each in runs) for name in ("logical_llm_calls", "physical_llm_calls"))
     notes = [note for folder, batch in sweep.batches for note in run_notes(folder, batch)]
-    points = [point for folder, _ in sweep.batches for point in folder.require_run()["points"]]
-    methods = [point["config"]["choices"]["method"] for point in points]
-    notes += [_best(summaries, methods)] if len(summaries) > 1 else []
-    notes.append(
-        f"{counted(len(summaries), 'configuration')}: {counted(logical, 'call')} if each had run alone, "
-        f"{physical:,} made"
-    )
+    notes += sweep_notes([folder for folder, _ in sweep.batches], summaries)
     figures = {"runs": runs, "logical_llm_calls": logical, "physical_llm_calls": physical}
     code = exit_code(*(folder for folder, _ in sweep.batches))
     return Output(figures, [sweep_table(summaries)], notes, exit_code=code)
@@ -219,31 +212,3 @@ def read_configurations(path: Path) -> Iterator[list[str]]:
     if not configurations:
         raise UserError(f"{path} holds no configuration: write one per line, as on the command line")
     return iter(configurations)
-
-
-def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str]) -> str:
-    """Name the configuration with the highest Hits@1 by the choice of its method, and the overrides that only it has.
-
-    Of equal ones, it is the one with the fewest calls per question, and of those the one with the fewest tokens. None
-    is the best if they were asked other questions, or of another graph.
-    """
-    among = rivals([(summary.asked, summary.questions) for summary in summaries])
-    if not among:
-        return (
-            "no configuration is named as the best: not all were asked the same questions of the same graph; equal "
-            "calls are made once only for those that were"
-        )
-    own = differing_overrides([summary.overrides for summary in summaries])
-    hits = [summary.scores["hits_at_1"].mean if "hits_at_1" in summary.scores else -1 for summary in summaries]
-    equal = [index for index in among if hits[index] == max(hits[rival] for rival in among)]
-    best = min(equal, key=lambda index: _costs(summaries[index]))
-    words = [word for word in own[best] if not word.startswith(("run.", "method="))]
-    named = f"highest Hits@1: configuration {summaries[best].number}, {' '.join([f'method={methods[best]}', *words])}"
-    cheapest = f"of {len(equal)} equal ones the one with the fewest calls and tokens"
-    return named if len(equal) == 1 else f"{named} ({cheapest})"
-
-
-def _costs(summary: ConfigurationSummary) -> tuple[float, float]:
-    """Return the calls and the tokens per question."""
-    answered = max(1, summary.answered)
-    return summary.counters["llm_calls"] / answered, summary.counters["tokens"] / answered

@@ -55,6 +55,7 @@ def test_the_second_time_there_is_nothing_to_run(kgqa: Kgqa) -> None:
     first, second = kgqa(*words), kgqa(*words)
     assert "nothing to run" in second.err
     assert second.out == first.out
+    assert kgqa("evaluate", "run/run.yaml").out == first.out
 
 
 def test_without_run_dir_the_folder_is_named_after_all_configurations(kgqa: Kgqa, tmp_path: Path) -> None:
