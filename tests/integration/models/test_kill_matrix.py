@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,32 +15,17 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from pipeline.llm.vllm import VllmServer
-from tests.integration.conftest import SERVE, KillMatrix
+from tests.integration.conftest import KillMatrix
 from tests.integration.kill_matrix.stage import Row, Stage, Undisturbed, stopped
+from tests.integration.models.conftest import ServedRun, kept, staged
 from tests.integration.processes import MARK, engines, model_servers
 from tests.integration.ray_nodes import LOOPBACK, cluster_of_head
 from tests.integration.rows import read
 
 pytestmark = pytest.mark.exhaustive
 
-# Random weights write to the last token they may, so few of each are allowed.
-LLAMA_RUN = [
-    *("method=srp", "method.max_tokens_plan=24", "method.max_tokens_judge=16", "method.max_tokens_other=16"),
-    *("dataset=synthetic", "budget.max_llm_calls=6", "budget.max_evidence_triples=20", "budget.max_frontier=50"),
-    *("run.limit=8", "engine.concurrency=4", "engine.shard_size=8", "llm.max_retries=100", "llm.max_backoff_s=2"),
-]
 AFTER = 8
 """Calls of a run before a fault."""
-
-
-def kept(stage: Stage) -> int:
-    """The calls in the journals of a run."""
-    return sum(draft.read_bytes().count(b"\n") for draft in (stage.run / "drafts").glob("*.jsonl"))
-
-
-def staged(folder: Path, words: Sequence[str]) -> Stage:
-    folder.mkdir()
-    return Stage(folder, [], [], [*LLAMA_RUN, *words], uuid.uuid4().hex, kept)
 
 
 def test_plain_vllm_server(vllm_server: VllmServer, kill_matrix: KillMatrix, tmp_path: Path) -> None:
@@ -55,17 +39,15 @@ def test_plain_vllm_server(vllm_server: VllmServer, kill_matrix: KillMatrix, tmp
         Row(kill_matrix, "plain vLLM server", "kill -9, started again").enter(stage, undisturbed, stage.end(driver))
 
 
-@pytest.fixture(scope="module")
-def served(llama: Path) -> list[str]:
+@pytest.fixture
+def served(served_run: ServedRun) -> list[str]:
     """The words of a run that serves the Llama itself. Its servers are restarted if they hang for a few seconds."""
-    return ["llm=serve", f"llm.model={llama}", *SERVE, "llm.hang_timeout_s=8"]
+    return [*served_run.words, "llm.hang_timeout_s=8"]
 
 
-@pytest.fixture(scope="module")
-def undisturbed(served: list[str], tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    stage = staged(tmp_path_factory.mktemp("undisturbed") / "a", served)
-    printed = stage.go_on()
-    return Undisturbed(read(stage.run), printed, stage.requests)
+@pytest.fixture
+def undisturbed(served_run: ServedRun) -> Undisturbed:
+    return served_run.undisturbed
 
 
 class Fault(NamedTuple):

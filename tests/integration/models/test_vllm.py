@@ -28,7 +28,8 @@ from pipeline.methods.arg.tokens import CLASSES
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
 from pipeline.training.llama import REFLECTION_TOKENS
-from tests.integration.conftest import SERVE, RayCluster, ServedLlama, VirtuosoFactory
+from tests.integration.conftest import RayCluster, ServedLlama, VirtuosoFactory
+from tests.integration.models.conftest import LLAMA_RUN, ServedRun
 from tests.integration.processes import is_loopback, listening
 from tests.llm.reference import BEGUN, CHAT, Reference, call
 from tests.support import KGQA, METHODS, short_replies, until
@@ -213,20 +214,25 @@ def test_a_served_model_answers_on_loopback_only(served_llama: ServedLlama, ray_
 
 
 @pytest.mark.exhaustive
-def test_a_job_serves_its_model_itself_and_finds_the_calls_of_another_server(
-    served_llama: ServedLlama, ray_cluster: RayCluster, llama: Path, tmp_path: Path
+def test_a_run_on_another_server_finds_the_calls_of_one_that_served_the_model_itself(
+    served_llama: ServedLlama, served_run: ServedRun, tmp_path: Path
 ) -> None:
-    words = ["method=cot", "method.max_tokens=16", "dataset.triples=1000"]
-    endpoint, own = tmp_path / "endpoint", tmp_path / "own"
-    first = kgqa("evaluate", *words, "run.limit=4", *served_llama.words, f"run.dir={endpoint}")
-    assert first.returncode == 0, first.stderr
-    serve = ["run.limit=6", "llm=serve", f"llm.model={llama}", *SERVE, "engine=ray"]
-    done = kgqa("evaluate", *words, *serve, f"run.dir={own}", f"run.reuse=[{endpoint}]", cluster=ray_cluster)
+    run = tmp_path / "run"
+    words = [*LLAMA_RUN, "run.limit=10", *served_llama.words, f"run.dir={run}", f"run.reuse=[{served_run.folder}]"]
+    done = kgqa("evaluate", *words)
     assert done.returncode == 0, done.stderr
-    summary = json.loads((own / "summary.json").read_text())
-    assert 0 < summary["physical_llm_calls"] == summary["logical_llm_calls"] // 3
-    assert yaml.safe_load((own / "run.yaml").read_text())["served"][0]["model"] == served_llama.model
-    again = kgqa("evaluate", str(own / "run.yaml"), "run.trust=true")  # engine_kwargs can make vLLM run code
+    ours, its = (pl.read_parquet(RunFolder(folder).traces) for folder in (run, served_run.folder))
+    new = ours.join(its, on="question_id", how="anti")
+    made = steps(new).filter(pl.col("kind") == "llm", ~pl.col("shared")).height
+    assert (ours.height, its.height, new.height) == (10, 8, 2)
+    assert 0 < made == json.loads((run / "summary.json").read_text())["physical_llm_calls"]
+
+
+@pytest.mark.exhaustive
+def test_a_run_that_serves_its_model_itself_is_complete(served_run: ServedRun, served_llama: ServedLlama) -> None:
+    saved = served_run.folder / "run.yaml"
+    assert yaml.safe_load(saved.read_text())["served"][0]["model"] == served_llama.model
+    again = kgqa("evaluate", str(saved), "run.trust=true")  # engine_kwargs can make vLLM run code
     assert again.returncode == 0, again.stderr
     assert "nothing to run" in again.stderr
 
