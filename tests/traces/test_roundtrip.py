@@ -213,7 +213,7 @@ def test_a_shard_written_twice_overwrites_itself(folder: RunFolder) -> None:
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no run"):
         RecordedCalls(tmp_path)
-    with pytest.raises(UserError, match="holds no finished shard"):
+    with pytest.raises(UserError, match="is not a run folder: no run has begun in it"):
         _ = RunFolder(tmp_path).traces
 
 
