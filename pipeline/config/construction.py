@@ -85,7 +85,8 @@ def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> dict
                 raise UserError(_wrong_value(error, section, keys)) from None
         if section not in ("run", "engine"):
             built[section] = build(section, config)
-            _check_name(section, built[section])
+            if section in ("method", "dataset"):
+                _check_name(section, built[section])
     if "llm" in sections:
         _check_roles(config["llm"])
     return built
@@ -94,7 +95,7 @@ def check(config: Mapping[str, Any], sections: Sequence[str] = SECTIONS) -> dict
 def _check_name(section: str, component: object) -> None:
     """Raise UserError if the name of a method or dataset is no text. A class of the user's own may accept others."""
     name = getattr(component, "name", "")
-    if section in ("method", "dataset") and not isinstance(name, str):
+    if not isinstance(name, str):
         raise UserError(f"{section}.name={name!r} is wrong: input should be a text")
 
 
