@@ -453,8 +453,6 @@ def _check_common(configurations: Sequence[Configuration]) -> None:
                 f"{key} has one value for the whole run, and the configurations have {listed}: give it once"
             )
     run = configurations[0].config["run"]
-    if run["early_stopping"] and len(configurations) == 1:
-        raise UserError("run.early_stopping drops configurations that fall behind: it needs several, as in kgqa sweep")
     if run["early_stopping"] and run["retry_failed"]:
         raise UserError(
             "run.retry_failed=true cannot be combined with run.early_stopping, whose decisions are made: "

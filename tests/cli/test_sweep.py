@@ -89,6 +89,13 @@ def test_a_key_of_a_choice_in_the_file_may_stand_on_the_command_line(kgqa: Kgqa,
     assert [each["hits_at_1"] for each in summary(tmp_path / "run")["points"]] == [0, 0]
 
 
+def test_a_search_with_early_stopping_may_end_with_a_batch_of_one(kgqa: Kgqa) -> None:
+    search = ("hydra/sweeper=optuna", "hydra.sweeper.n_trials=3", "hydra.sweeper.n_jobs=2", "run.early_stopping=8")
+    shown = kgqa("sweep", *search, "method=srp", "method.depth=range(1,4)", *ERRING)
+    assert shown.code == 0, shown.err
+    assert shown.out.splitlines()[-1].startswith("3 configurations: ")
+
+
 def test_a_key_that_a_line_of_a_file_has_twice_is_named(kgqa: Kgqa) -> None:
     Path("points.txt").write_text("method=cot run.seed=1 method=rag\n")
     shown = kgqa("sweep", "points.txt", "llm=similarity", "run.limit=1", "run.dir=run", "dataset.triples=1000")
