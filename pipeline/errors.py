@@ -72,6 +72,7 @@ _DEFECTS = {
 }
 """What Pydantic's types of errors mean, for readers who do not know Pydantic."""
 _WORD = "a word that is not null, true or false"
+"""What the parser of JSON calls "expected ident"."""
 
 
 def first_defect(error: ValidationError) -> str:

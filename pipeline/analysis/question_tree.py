@@ -1,8 +1,8 @@
 """Turns the trace of one question into trees: what the method did, round by round, and the facts it answered from.
 
-The terminal (`kgqa show`) and the viewer both draw these trees. A decision belongs to the attempt,
-sub-goal, hop or round that its payload names. `_beam` and `_object` know the payloads of ArG, R3-Cycle, PARoG and RoG.
-A new method gets a plain tree without a change here.
+The terminal (`kgqa show`) and the viewer both draw these trees. A decision belongs to the attempt, sub-goal, hop or
+round that its payload names. `_beam` and `_object` know the payloads of ArG, R3-Cycle, PARoG and RoG. A new method gets
+a plain tree without a change here.
 """
 
 from __future__ import annotations

@@ -61,3 +61,18 @@ class Arguments:
     def compose(self) -> dict[str, Any]:
         """Compose the configuration under the overrides. Raises UserError for a wrong one."""
         return config.compose(self.overrides, name=self.config_name)
+
+
+def name_repeated(words: Sequence[str], place: str = "") -> None:
+    """Name on stderr each key that has two values: a script may add its own words to those of a user.
+
+    `place` begins the sentence, as the file and a colon for the words of its lines.
+    """
+    last: dict[str, str] = {}
+    for word in words:
+        key = word.partition("=")[0].lstrip("+")
+        if key == word or word.startswith(("~", "-")) or os.path.exists(word):  # no value, a flag or a run folder
+            continue
+        if last.get(key, word) != word:
+            print(printable(f"{place}{key} is given more than once: {last[key]} is ignored"), file=sys.stderr)
+        last[key] = word

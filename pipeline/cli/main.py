@@ -143,12 +143,12 @@ def _run(words: Sequence[str]) -> int:
         print(_help(name, command, rest))
         return 0
     _require_extras(name, command, rest)
+    from pipeline import config  # help needs none of what these import
+    from pipeline.cli.arguments import Arguments, name_repeated
+
     name_repeated(rest)
     as_json, rest = _take_json(rest) if command.prints_figures else (False, rest)
     table, rest = _take_table(rest) if command.writes_tables else (None, rest)
-    from pipeline import config  # help needs none of what these import
-    from pipeline.cli.arguments import Arguments
-
     arguments = Arguments.parse(rest, command.config_name or "config")
     if command.words == "none":
         arguments = Arguments(arguments.config_name, (), rest)  # composing says what is wrong with a word
@@ -183,18 +183,6 @@ def _require_extras(name: str, command: Command, words: Sequence[str]) -> None:
         for part, extra in _EXTRAS_OF_WORDS.items():
             if part in word:
                 require(extra, word)
-
-
-def name_repeated(words: Sequence[str], place: str = "") -> None:
-    """Name on stderr each key that has two values: a script may add its own words to those of a user."""
-    last: dict[str, str] = {}
-    for word in words:
-        key = word.partition("=")[0].lstrip("+")
-        if key == word or word.startswith(("~", "-")) or os.path.exists(word):  # no value, a flag or a run folder
-            continue
-        if last.get(key, word) != word:
-            print(printable(f"{place}{key} is given more than once: {last[key]} is ignored"), file=sys.stderr)
-        last[key] = word
 
 
 def _take_json(words: Sequence[str]) -> tuple[bool, list[str]]:

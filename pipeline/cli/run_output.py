@@ -42,7 +42,7 @@ def run_figures(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) ->
 def run_output(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> Output:
     """Return the scores of a finished run with its notes."""
     figures, notes = run_figures(folder, summaries), run_notes(folder, summaries)
-    notes += sweep_notes([folder], summaries) if len(summaries) > 1 else []
+    notes += sweep_notes([folder], summaries, figures) if len(summaries) > 1 else []
     tables = score_tables(summaries)
     full = full_score_tables(tables, summaries)
     return Output(figures, tables, notes, exit_code=exit_code(folder), full_tables=full)
@@ -66,15 +66,18 @@ def run_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> l
     return [*result_notes(folder, summaries, exits=True), *_reuse_notes(folder, folder.read_summary() or {})]
 
 
-def sweep_notes(folders: Sequence[RunFolder], summaries: Sequence[ConfigurationSummary]) -> list[str]:
-    """Name the best of several configurations, and say how many calls they shared."""
+def sweep_notes(
+    folders: Sequence[RunFolder], summaries: Sequence[ConfigurationSummary], calls: Mapping[str, int]
+) -> list[str]:
+    """Name the best of several configurations, and say how many calls they shared.
+
+    `calls` has the numbers `logical_llm_calls` and `physical_llm_calls` of all of them.
+    """
     points = [point for folder in folders for point in folder.require_run()["points"]]
     methods = [point["config"]["choices"]["method"] for point in points]
-    runs = [folder.read_summary() or {} for folder in folders]
-    logical, physical = (sum(each[f"{kind}_llm_calls"] for each in runs) for kind in ("logical", "physical"))
-    calls = f"{counted(logical, 'call')} if each had run alone, {physical:,} made"
     best = [_best(summaries, methods)] if len(summaries) > 1 else []
-    return [*best, f"{counted(len(summaries), 'configuration')}: {calls}"]
+    alone, made = counted(calls["logical_llm_calls"], "call"), f"{calls['physical_llm_calls']:,}"
+    return [*best, f"{counted(len(summaries), 'configuration')}: {alone} if each had run alone, {made} made"]
 
 
 def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *, exits: bool = False) -> list[str]:

@@ -16,8 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from pipeline import config
-from pipeline.cli.arguments import Arguments
-from pipeline.cli.main import name_repeated
+from pipeline.cli.arguments import Arguments, name_repeated
 from pipeline.cli.output import Output
 from pipeline.cli.run_output import exit_code, run_figures, run_notes, sweep_notes
 from pipeline.console import Console
@@ -39,10 +38,10 @@ def run(arguments: Arguments) -> Output:
     run_configurations(arguments, sweep)
     summaries = [summary for _, batch in sweep.batches for summary in batch]
     runs = [run_figures(folder, batch) for folder, batch in sweep.batches]
-    logical, physical = (sum(each[name] for each in runs) for name in ("logical_llm_calls", "physical_llm_calls"))
+    calls = {name: sum(each[name] for each in runs) for name in ("logical_llm_calls", "physical_llm_calls")}
     notes = [note for folder, batch in sweep.batches for note in run_notes(folder, batch)]
-    notes += sweep_notes([folder for folder, _ in sweep.batches], summaries)
-    figures = {"runs": runs, "logical_llm_calls": logical, "physical_llm_calls": physical}
+    notes += sweep_notes([folder for folder, _ in sweep.batches], summaries, calls)
+    figures = {"runs": runs, **calls}
     code = exit_code(*(folder for folder, _ in sweep.batches))
     return Output(figures, [sweep_table(summaries)], notes, exit_code=code)
 

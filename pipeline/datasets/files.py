@@ -110,7 +110,7 @@ def read_examples(
             if example.question.id in seen:
                 raise BadRow(f"the id '{example.question.id}' occurs earlier in this file")
         except (BadRow, ValidationError, UnicodeDecodeError) as error:
-            rejected = Rejected(str(file), number, _reason(error))
+            rejected = Rejected(str(file), number, reason_of(error))
             reject(rejected)
             unit = "line" if isinstance(row, bytes) else "row"
             refusal = refusal or f"{unit} {number}: {rejected.reason}{_array_advice(row)}"
@@ -193,7 +193,8 @@ def open_file(file: AnyPath) -> Iterator[gzip.GzipFile | BufferedReader]:
         raise UserError(f"{file} cannot be read: {error}") from None
 
 
-def _reason(error: BadRow | ValidationError | UnicodeDecodeError) -> str:
+def reason_of(error: BadRow | ValidationError | UnicodeDecodeError) -> str:
+    """Return why a row cannot be read, as it is written to `rejected.jsonl`."""
     if isinstance(error, UnicodeDecodeError):
         return "not valid UTF-8"
     if isinstance(error, BadRow):

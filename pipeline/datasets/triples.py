@@ -106,7 +106,7 @@ def _warn_of_space(file: AnyPath, place: str, relation: str) -> None:
         _SPACED.add(file)
         name = relation.strip()
         _log.warning(
-            "%s, %s: the relation %r has a space at an end: it is another than %r", file, place, relation, name
+            "%s, %s: the relation %r has a space at an end, so it is not the relation %r", file, place, relation, name
         )
 
 

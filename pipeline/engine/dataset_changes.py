@@ -76,7 +76,8 @@ def find_changes(
     """Compare the shards of today's dataset with the origins of the finished ones.
 
     `asked` is the number of questions of each configuration when the run was complete; None if it never was.
-    `may_read_labels` is whether a method may have read the labels of a question: it then is another question.
+    `may_read_labels` is whether a method may have read the labels of a question. If so, a question with other labels
+    counts as changed.
     """
     changes = DatasetChanges()
     left = dict(origins)
@@ -108,9 +109,9 @@ def find_changes(
 
 
 def _have_moved_back(changes: DatasetChanges, later: Collection[str]) -> bool:
-    """Whether nothing but the places differ, and the questions have kept their order.
+    """Whether questions have moved, in their order, and none has changed or is gone.
 
-    `later` holds the ids of the questions from the first difference on, in the order of today.
+    `later` holds the ids of the dataset's questions from the first difference on, in their order.
     """
     if changes.edited or changes.gone or not changes.moved:
         return False
@@ -119,7 +120,7 @@ def _have_moved_back(changes: DatasetChanges, later: Collection[str]) -> bool:
 
 
 def _compare(origin: ShardOrigin, shard: Shard, changes: DatasetChanges, *, may_read_labels: bool) -> Iterator[str]:
-    """Yield the ids of the answered questions that are not in their places as they were. Count what else differs."""
+    """Yield the ids of answered questions that changed, moved or vanished. Add new gold and labels to `changes`."""
     now = list(map(QuestionDigest.of, shard.examples))
     yield from (question.id for question in origin.questions[len(now) :])
     if len(now) > len(origin.questions):

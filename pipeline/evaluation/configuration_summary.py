@@ -123,7 +123,7 @@ class ConfigurationSummary:
 
     @property
     def closed_book(self) -> bool:
-        """Whether it did so, and nothing was looked up in the graph: the score then tells nothing of the method."""
+        """Whether such a model replied, and nothing was looked up in the graph: the score is then the model's alone."""
         return self.from_gold and self.counters.get("kg_lookups") == 0 and self.counters.get("llm_calls") != 0
 
     @property

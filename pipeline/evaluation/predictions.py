@@ -13,9 +13,9 @@ import orjson
 import polars as pl
 from pydantic import ValidationError
 
-from pipeline.datasets.files import BadRow, Row, Text, json_lines, named_by, refuse_nan
+from pipeline.datasets.files import BadRow, Row, Text, json_lines, named_by, reason_of, refuse_nan
 from pipeline.datasets.interface import Reject
-from pipeline.errors import UserError, row_defect
+from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import rescore
 from pipeline.text import counted
@@ -113,7 +113,7 @@ def read_predictions(file: Path, reject: Reject, other_format: LineReader = lamb
             refuse_nan(text)
             line = _Line.model_validate_json(text)
         except (BadRow, ValidationError) as error:
-            reason = row_defect(error) if isinstance(error, ValidationError) else str(error)
+            reason = reason_of(error)
             first_reason = first_reason or f"line {number}: {reason}"
             reject(Rejected(str(file), number, reason))
         else:

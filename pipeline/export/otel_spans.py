@@ -1,8 +1,8 @@
 """Writes a configuration as OpenTelemetry spans by the conventions for generative AI, as OTLP in JSON.
 
 Each question is a trace: the method is an agent (`invoke_agent`), its model calls are its children (`chat`), so are its
-graph lookups (`execute_tool`), and its decisions are events. Ids are computed from the id of the run, so a
-second export has the same ids.
+graph lookups (`execute_tool`), and its decisions are events. Ids are computed from the id of the run, so a second
+export has the same ids.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ def labelled_nodes(names: Iterable[str], terms: Terms) -> dict[str, EntityId]:
 def shown_names(nodes: Mapping[str, EntityId], labels: Mapping[EntityId, str | None], terms: Terms) -> dict[str, str]:
     """Return the name under which each relation is shown, by its plain name.
 
-    A relation that is shown by its plain name is not in the result. Two relations with one label are
-    told apart by their plain names.
+    A relation that is shown by its plain name is not in the result. Two relations with one label are told apart by
+    their plain names.
     """
     wanted = {name: _shown(name, labels.get(node), node, terms) for name, node in nodes.items()}
     taken = Counter(wanted.values()) + Counter(nodes.keys())

@@ -64,9 +64,7 @@ class Retrieval(Protocol):
     ) -> list[Reference]:
         """Return the k nearest references (§7.1), or k random ones; never the question itself.
 
-        The question seeds the random choice.
-
-        With `masked`, names of topic entities do not count in the comparison.
+        The question seeds the random choice. With `masked`, names of topic entities do not count in the comparison.
         """
         ...
 

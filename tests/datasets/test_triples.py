@@ -194,7 +194,8 @@ def test_the_first_relation_with_a_space_at_an_end_is_kept_and_mentioned_once(
     for _ in range(2):
         assert list(read_triples(tmp_path / "facts.tsv")) == [Triple(*row) for row in rows]
     (said,) = caplog.messages
-    assert f"facts.tsv, line 2: the relation {relation!r} has a space at an end: it is another than 'knows'" in said
+    sentence = f"the relation {relation!r} has a space at an end, so it is not the relation 'knows'"
+    assert f"facts.tsv, line 2: {sentence}" in said
 
 
 @pytest.mark.parametrize("first", ["Ann\tknows\tBo", "head\trelation\ttail", "h\tknows\tt"])

@@ -66,7 +66,7 @@ def different(found: pl.DataFrame, expected: pl.DataFrame) -> list[tuple[str, st
     ]
 
 
-@pytest.mark.parametrize("engine", [pytest.param(RAY, id="ray")])  # a name of the tests that share a process
+@pytest.mark.parametrize("engine", [pytest.param(RAY, id="ray")])  # the id puts it into the process of all tests of Ray
 def test_with_virtuoso(
     engine: tuple[str, ...],
     together: pl.DataFrame,
