@@ -15,7 +15,7 @@ from pipeline import config
 from pipeline.analysis.runs import Run, open_run
 from pipeline.cli.score import rescore
 from pipeline.console import Console
-from pipeline.engine.run import compose_configurations, execute, run_dir
+from pipeline.engine.run import Configuration, compose_configurations, execute, run_dir
 from pipeline.errors import UserError
 from pipeline.evaluation.rescore import SCORES
 from pipeline.traces.folder import RunFolder
@@ -33,7 +33,10 @@ def evaluate(overrides: Overrides = (), *, progress: bool = False) -> Run:
     The same configuration continues in the same run folder. `progress` shows the progress bar on stderr. Raises
     UserError for a wrong key or value.
     """
-    return _run([_words(overrides)], progress=progress)
+    console = Console(stderr=True, quiet=not progress)
+    configurations = compose_configurations([_words(overrides)], console)
+    configurations[0].refuse_early_stopping()
+    return _run(configurations, console)
 
 
 def sweep(axes: Mapping[str, Iterable[object]], overrides: Overrides = (), *, progress: bool = False) -> Run:
@@ -53,7 +56,8 @@ def sweep(axes: Mapping[str, Iterable[object]], overrides: Overrides = (), *, pr
     common = _words(overrides)
     if twice := [word for word in common if word.partition("=")[0] in axes]:
         raise UserError(f"{twice[0]} is one of the axes too: give each key once")
-    return _run([[*common, *words] for words in product(*choices.values())], progress=progress)
+    console = Console(stderr=True, quiet=not progress)
+    return _run(compose_configurations([[*common, *words] for words in product(*choices.values())], console), console)
 
 
 def score(run: Run | str | Path, overrides: Overrides = ()) -> pl.DataFrame:
@@ -72,11 +76,9 @@ def score(run: Run | str | Path, overrides: Overrides = ()) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def _run(configurations: Sequence[Sequence[str]], *, progress: bool) -> Run:
-    console = Console(stderr=True, quiet=not progress)
-    composed = compose_configurations(configurations, console)
-    _outside_of_a_loop(lambda: execute(composed, console))
-    return open_run(run_dir(composed))
+def _run(configurations: Sequence[Configuration], console: Console) -> Run:
+    _outside_of_a_loop(lambda: execute(configurations, console))
+    return open_run(run_dir(configurations))
 
 
 def _outside_of_a_loop(call: Callable[[], T]) -> T:
@@ -91,8 +93,10 @@ def _outside_of_a_loop(call: Callable[[], T]) -> T:
 
 def _words(overrides: Overrides) -> list[str]:
     if isinstance(overrides, Mapping):
-        return [config.override(key, value) for key, value in overrides.items()]
+        return _words([config.override(key, value) for key, value in overrides.items()])
     is_list = isinstance(overrides, Iterable) and not isinstance(overrides, str)
     if not (is_list and all(isinstance(word, str) for word in overrides)):
         raise UserError(f"{overrides!r} should be a dictionary, such as {{'method': 'srp'}}, or a list of 'key=value'")
+    if printing := [word for word in overrides if word.startswith(("json=", "table="))]:
+        raise UserError(f"{printing[0]} is a word of the commands, which print figures: the functions return them")
     return list(map(config.readable, overrides))

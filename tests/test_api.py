@@ -136,6 +136,9 @@ def test_words_with_spaces_and_letters_need_no_quotes_in_a_dictionary(tmp_path: 
         (lambda: pipeline.evaluate(None), "None should be a dictionary, such as"),  # type: ignore[arg-type]
         (lambda: pipeline.score(None), "None is no path: name a folder, such as 'runs/x'"),  # type: ignore[arg-type]
         (lambda: pipeline.evaluate([("method", "srp")]), "should be a dictionary, such as"),
+        (lambda: pipeline.evaluate({"json": True}), r"^json=true is a word of the commands, which print figures"),
+        (lambda: pipeline.evaluate(["table=a.md"]), r"^table=a\.md is a word of the commands, which print figures"),
+        (lambda: pipeline.evaluate({"run.early_stopping": 9}), r"^run\.early_stopping drops .*: a run of one has none"),
     ],
 )
 def test_a_value_of_another_kind_is_a_user_error(call: Callable[[], object], sentence: str) -> None:

@@ -260,4 +260,6 @@ def test_a_misspelt_key_of_a_users_class_is_refused(
     words = ["evaluate", f"hydra.searchpath=[file://{tmp_path}/own]", "method=lenient", *QUICK]
     assert main(words) == 2
     word = line.partition(":")[0]
-    assert f"unknown key 'method.{word}'. Did you mean '{meant}'?" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"unknown key 'method.{word}': " in said
+    assert f" has no parameter '{word}'. Did you mean '{meant}'?" in said

@@ -17,7 +17,7 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.simulated import not_a_model
 from pipeline.evaluation.statistics import Difference, paired_bootstrap
 from pipeline.kg.fingerprint import may_be_same_graph
-from pipeline.llm.interface import replies_from_gold
+from pipeline.llm.interface import is_closed_book
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.traces.run_file import code_of
@@ -96,8 +96,7 @@ class RunConfiguration:
     @property
     def closed_book(self) -> bool:
         """Whether a simulated model replied from the gold answers, and nothing was looked up in the graph."""
-        was_asked = bool(self.rows["llm_calls"].sum())
-        return was_asked and replies_from_gold(self.label) and not self.rows["kg_lookups"].sum()
+        return is_closed_book(self.label, int(self.rows["llm_calls"].sum()), int(self.rows["kg_lookups"].sum()))
 
     @property
     def failed(self) -> int:

@@ -27,9 +27,8 @@ _SEARCH = "hydra.searchpath"
 def run(arguments: Arguments) -> Output:
     """Run the configuration that the overrides describe, or start or resume the run of a `run.yaml`."""
     configurations = configurations_of(arguments)
-    # Not where configurations are run: a batch of a search may have one, and is resumed by its run.yaml.
-    if not arguments.words and configurations[0].config["run"]["early_stopping"]:
-        raise UserError("run.early_stopping drops configurations that fall behind: it needs several, as in kgqa sweep")
+    if not arguments.words:  # a batch of a search may have one configuration, and is resumed by its run.yaml
+        configurations[0].refuse_early_stopping()
     summaries = execute(configurations, Console(stderr=True))
     return run_output(RunFolder(run_dir(configurations)), summaries)
 

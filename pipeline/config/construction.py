@@ -167,14 +167,22 @@ def _refuse_unknown(
         return
     known = [each.name for each in parameters if each.kind is not Parameter.POSITIONAL_ONLY]
     if unknown := [key for key in arguments if key not in known]:
-        raise UserError(_unknown_key(f"{path}.{unknown[0]}" if path else unknown[0], [*known, *skipped]))
+        key = f"{path}.{unknown[0]}" if path else unknown[0]
+        raise UserError(_unknown_key(key, [*known, *skipped], _users_own(component)))
 
 
-def _unknown_key(key: str, known: Sequence[str]) -> str:
-    """Return the sentence about a dotted key whose section has other keys, with the nearest of them."""
+def _users_own(component: Callable[..., Any]) -> str:
+    """Return the name of a class of the user's own, whose file of keys is theirs too; empty for one of the project."""
+    name = f"{component.__module__}.{getattr(component, '__qualname__', component)}"
+    return "" if name.startswith("pipeline.") else name
+
+
+def _unknown_key(key: str, known: Sequence[str], owner: str = "") -> str:
+    """Return the sentence about a dotted key whose section, or `owner`, has other keys, with the nearest of them."""
     section, dot, name = key.rpartition(".")
     similar = similar_key(name, known)
-    return f"unknown key '{key}'.{suggestion(f'{section}{dot}{similar}') if similar else ''}"
+    missing = f": {owner} has no parameter '{name}'" if owner else ""
+    return f"unknown key '{key}'{missing}.{suggestion(f'{section}{dot}{similar}') if similar else ''}"
 
 
 def _import_remedy(error: Exception, target: str) -> str:

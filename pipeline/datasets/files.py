@@ -167,10 +167,13 @@ def json_array(file: AnyPath, *, key: str | None = None) -> Iterator[tuple[int, 
 
 
 def read_json(file: AnyPath) -> Any:
-    """Return the content of a plain or gzipped JSON file. Raises UserError for another file."""
+    """Return the content of a plain or gzipped JSON file. Raises UserError for another file.
+
+    A NaN or Infinity, which Python writes for a missing value of a table, is None: JSON has no such number.
+    """
     with open_file(file) as stream:
         try:
-            return json.loads(stream.read())
+            return json.loads(stream.read(), parse_constant=lambda _: None)
         except (ValueError, RecursionError) as error:
             raise UserError(f"{file} is not a JSON file: {error}") from None
 

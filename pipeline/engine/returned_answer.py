@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import get_args
 
 from pipeline.types import Answer, Prediction, Status, Triple
@@ -31,8 +33,13 @@ def check_answer(answer: object) -> Answer:
 
 def _are_predictions(value: object) -> bool:
     return isinstance(value, Iterable) and all(
-        isinstance(each, Prediction) and isinstance(each.text, str) for each in value
+        isinstance(each, Prediction) and isinstance(each.text, str) and _is_score(each.score) for each in value
     )
+
+
+def _is_score(value: object) -> bool:
+    """Whether a value is None or a finite number: in a trace, a NaN would look like a score."""
+    return value is None or (isinstance(value, Real) and math.isfinite(value))
 
 
 def _are_chains(value: object) -> bool:

@@ -93,6 +93,11 @@ class Configuration:
         except UserError as error:
             raise (UserError(f"{self.file}: {error}") if self.file else error) from None
 
+    def refuse_early_stopping(self) -> None:
+        """Raise UserError if `run.early_stopping` is set, for a run of this configuration alone."""
+        if self.config["run"]["early_stopping"]:
+            raise UserError("run.early_stopping drops configurations that fall behind: a run of one has none to drop")
+
 
 def _check_members(named: str, component: object, interface: type) -> None:
     """Raise UserError if a component lacks what its interface has."""

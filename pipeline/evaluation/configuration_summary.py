@@ -17,7 +17,7 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.question_groups import meta_groups
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.statistics import Estimate, Values, estimate_mean
-from pipeline.llm.interface import replies_from_gold
+from pipeline.llm.interface import is_closed_book, replies_from_gold
 from pipeline.suggestions import did_you_mean
 
 STANDARD_SCORES = {"hits_at_1": "Hits@1", "f1": "F1"}
@@ -124,7 +124,7 @@ class ConfigurationSummary:
     @property
     def closed_book(self) -> bool:
         """Whether such a model replied, and nothing was looked up in the graph: the score is then the model's alone."""
-        return self.from_gold and self.counters.get("kg_lookups") == 0 and self.counters.get("llm_calls") != 0
+        return is_closed_book(self.label, self.counters.get("llm_calls"), self.counters.get("kg_lookups"))
 
     @property
     def unreadable_share(self) -> float | None:

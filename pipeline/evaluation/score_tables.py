@@ -139,6 +139,8 @@ def sweep_table(summaries: Sequence[ConfigurationSummary]) -> FittingTable:
     """Build a table with one line per configuration: varying keys, scores, and the costs as if it had run alone."""
     columns = _sweep_columns(summaries)
     caption = _caption(summaries, "next to the scores")
+    if any(_ABSENT in cells for cells in _keys(summaries).values()):
+        caption.append(f"{_ABSENT} in the column of a key: this configuration does not set it, and has the default")
 
     def build(left_out: Sequence[str]) -> Table:
         padding = 0 if left_out else (0, 1, 0, 0)

@@ -19,6 +19,11 @@ def replies_from_gold(label: str | None) -> bool:
     return FROM_GOLD in (label or "").split(", ")
 
 
+def is_closed_book(label: str | None, calls: float | None, lookups: float | None) -> bool:
+    """Whether the score is the model's alone: it replied from the gold answers, and the graph was not asked."""
+    return replies_from_gold(label) and calls != 0 and lookups == 0
+
+
 def capped_identity(identity: str, cap: int | None) -> str:
     """Return the identity of a model whose replies have at most `cap` tokens, which is a part of the key of a call."""
     return identity if cap is None else f"{identity}-max{cap}"

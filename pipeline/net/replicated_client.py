@@ -280,13 +280,14 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
                     return await (self._attempt_hedged if is_hedged else self.attempt)(request, server)
                 except AttemptFailed as failure:
                     failures.add(failure, server)
-            if failures.are_final(self.servers if only is None else [only]):
+            asked = self.servers if only is None else [only]
+            if failures.are_final(asked):
                 break
             if not tried:
                 failures.last = "; ".join(map(_idle_because, self.servers))
         # Raised outside the `except`: the errors of aiohttp hold the request's headers, and so the account.
         tried_times = counted(round + 1, "time")
-        raise (RequestRefused if failures.are_refusals(self.servers if only is None else [only]) else ServiceError)(
+        raise (RequestRefused if failures.are_refusals(asked) else ServiceError)(
             f"no {self.kind} server gave a usable answer (tried {tried_times}); last failure: {failures.last}"
         )
 

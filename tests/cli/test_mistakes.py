@@ -72,7 +72,7 @@ QUESTION = {"id": "q1", "question": "Who is Ann's son?", "topic_entities": ["Ann
             "dataset.name=5 is wrong: input should be",
         ),
         ("llm=endpoint llm.base_urls=[]", "llm.base_urls=[] is wrong: input should be a list with at least one value"),
-        ("run.early_stopping=10", "run.early_stopping drops configurations that fall behind: it needs several"),
+        ("run.early_stopping=10", "run.early_stopping drops configurations that fall behind: a run of one has none"),
         ("run.dir=", "run.dir='' is wrong: name a folder, or leave out the key"),
         ("run.seed=x", "run.seed='x' is wrong"),
         ("run.reuse=runs/x", "run.reuse='runs/x' is wrong: input should be a list, written run.reuse=[a,b]"),

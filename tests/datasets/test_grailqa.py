@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,16 @@ def test_malformed_questions_are_rejected(tmp_path: Path) -> None:
     assert len(list(default(GrailQA, path=tmp_path).examples(rejected.append))) == 1
     assert [row.line for row in rejected] == [2, 3, 4]
     assert rejected[1].reason == "answer.0.answer_type must be 'Entity' or 'Value'"
+
+
+def test_a_number_that_json_does_not_have_is_a_missing_value(tmp_path: Path) -> None:
+    """Python writes NaN for a missing value of a table: it must not become the text "nan"."""
+    rows = [_question(qid=1, question=math.nan), _question(qid=math.inf), _question(qid=3, num_edge=math.nan)]
+    (tmp_path / "graliqa.json").write_text(json.dumps(rows))
+    rejected: list[Rejected] = []
+    (example,) = default(GrailQA, path=tmp_path).examples(rejected.append)
+    assert example.question.id == "3", "a field that is not read may have any value"
+    assert [row.reason for row in rejected] == ["question must be a text", "qid must be a text"]
 
 
 def test_the_dataset_has_no_graph(tmp_path: Path) -> None:

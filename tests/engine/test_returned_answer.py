@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +34,8 @@ def test_something_else_is_named(value: object) -> None:
         ("predictions", "Ann"),
         ("predictions", None),
         ("predictions", (Prediction(5),)),  # type: ignore[arg-type]
+        ("predictions", (Prediction("Ann", score=math.nan),)),
+        ("predictions", (Prediction("Ann", score="high"),)),  # type: ignore[arg-type]
         ("raw", 5),
         ("evidence", (Triple("a", "b", "c"),)),
         ("evidence", [["a"]]),

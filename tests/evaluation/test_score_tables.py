@@ -142,6 +142,13 @@ def test_varying_keys_are_columns_and_many_keys_share_one() -> None:
     assert "method.depth=3 llm.depth=1 b=5 c=6" in many
 
 
+def test_a_key_that_a_configuration_does_not_set_is_explained() -> None:
+    meaning = "this configuration does not set it"
+    some = [summary(overrides=("method.depth=2",)), summary(overrides=())]
+    assert meaning in printed(sweep_table(some), 120)
+    assert meaning not in printed(sweep_table([summary(overrides=(f"method.depth={depth}",)) for depth in (1, 2)]), 120)
+
+
 def test_of_paths_only_what_tells_them_apart_is_a_cell() -> None:
     def cells(*paths: str) -> str:
         points = [summary(number=n, overrides=(f"dataset.questions={path}",)) for n, path in enumerate(paths)]

@@ -60,10 +60,13 @@ def make_environment(image: str, wheel: Path, folder: Path) -> Path:
 
 
 def _link(package: importlib.metadata.Distribution, packages: Path, programs: Path) -> None:
-    """Put the files of an installed package into an environment, without copying them."""
+    """Put the files of an installed package into an environment, without copying them.
+
+    The compiled ones, too: each process would compile all that it imports, at the same time as the others.
+    """
     for file in package.files or ():
         source = Path(str(package.locate_file(file)))
-        if not source.is_file() or source.suffix == ".pyc":
+        if not source.is_file():
             continue
         if ".." in file.parts:
             if source.parent.name == "bin" and (text := source.read_bytes()).startswith(b"#!"):
