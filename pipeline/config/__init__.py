@@ -28,6 +28,7 @@ from pipeline.config.identity import drift as drift
 from pipeline.config.identity import identity_hash as identity_hash
 from pipeline.config.identity import key_without_name as key_without_name
 from pipeline.config.identity import written as written
+from pipeline.config.keys import QUESTION_KEYS as QUESTION_KEYS
 from pipeline.config.keys import SECTIONS as SECTIONS
 from pipeline.config.keys import flatten as flatten
 from pipeline.config.models import models as models

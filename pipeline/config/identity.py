@@ -16,7 +16,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 
 from pipeline.config.composition import compose, searched_targets
 from pipeline.config.construction import import_target
-from pipeline.config.keys import RUNNER_KEYS, SECTIONS, MethodKeys, flatten
+from pipeline.config.keys import QUESTION_KEYS, RUNNER_KEYS, SECTIONS, MethodKeys, flatten
 from pipeline.errors import UserError
 from pipeline.types import RUNTIME_ONLY
 
@@ -38,7 +38,7 @@ def key_without_name(config: Mapping[str, Any]) -> str:
     method = {key: value for key, value in config.get("method", {}).items() if key not in axes}
     others = (config.get(section) for section in SECTIONS if section not in ("run", "engine", "method"))
     run = config.get("run", {})
-    return canonical([method, *others, *(run.get(key) for key in ("seed", "limit", "sample", "sample_seed"))])
+    return canonical([method, *others, *(run.get(key) for key in ("seed", *QUESTION_KEYS))])
 
 
 def deciding_keys(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from pipeline.types import RUNTIME_ONLY
 SECTIONS = ("run", "budget", "dataset", "kg", "method", "llm", "retrieval", "engine", "evaluation")
 """The sections that configure a run."""
 
+QUESTION_KEYS = ("limit", "sample", "sample_seed")
+"""The keys of `run` that choose which questions of the dataset are asked (`pipeline.datasets.selection.Selection`)."""
 
 Count: TypeAlias = Annotated[int, Field(gt=0, lt=1 << 31)]
 """A number of questions."""

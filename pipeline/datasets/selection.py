@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from heapq import nsmallest
 from itertools import islice
 from typing import Any, Self
@@ -27,7 +27,7 @@ class Selection:
     @classmethod
     def of_run(cls, run: Mapping[str, Any]) -> Self:
         """Read the section `run` of a configuration."""
-        return cls(run["limit"], run["sample"], run["sample_seed"])
+        return cls(**{each.name: run[each.name] for each in fields(cls)})
 
     def select(self, examples: Iterator[Example]) -> Iterator[Example]:
         """Yield the selected ones of all questions. For a sample, all are read, and the sample is held in memory."""

@@ -30,6 +30,6 @@ def requested(
 
 def _asked(resolved: Mapping[str, Any], graph: str) -> str:
     """Return a digest of the choice of questions, and of the graph without the sum that not all fingerprints have."""
-    run = [resolved["run"].get(key) for key in ("limit", "sample", "sample_seed")]
+    run = [resolved["run"].get(key) for key in config.QUESTION_KEYS]
     text = config.canonical([resolved["dataset"], run, graph.split("-")[:2]])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

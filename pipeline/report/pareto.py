@@ -15,8 +15,9 @@ from pipeline.text import counted, kgqa
 
 _SIZE = (440, 290)
 _OF_THE_RUN = {
-    *("run.dir", "run.limit", "run.sample", "run.sample_seed", "run.reuse"),
-    *("run.early_stopping", "run.tags", "run.note", "run.restart", "run.extend", "run.retry_failed"),
+    *(f"run.{key}" for key in config.QUESTION_KEYS),
+    *("run.dir", "run.reuse", "run.early_stopping", "run.tags", "run.note"),
+    *("run.restart", "run.extend", "run.retry_failed"),
 }
 """Keys that the command for one configuration does not repeat: its questions and its folder are others."""
 _CHOOSE_METHOD = ("method=", "experiment=")

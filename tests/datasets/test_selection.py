@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from pipeline.cli.main import main
-from pipeline.config import default
+from pipeline.config import QUESTION_KEYS, default
 from pipeline.datasets.selection import Selection
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.types import Example
@@ -27,6 +27,10 @@ def examples() -> list[Example]:
 
 def ids(selected: Iterator[Example]) -> list[str]:
     return [example.question.id for example in selected]
+
+
+def test_the_keys_that_choose_the_questions_are_those_of_the_identity_of_a_run() -> None:
+    assert set(QUESTION_KEYS) == {each.name for each in fields(Selection)}
 
 
 def test_a_sample_is_drawn_by_its_seed_and_keeps_the_order(examples: list[Example]) -> None:
