@@ -55,6 +55,10 @@ class RequestRefused(ServiceError):
     """The servers are up, and all refused a request for good, such as one with a wrong key; the message says why."""
 
 
+class RunStopped(KeyboardInterrupt):
+    """Ctrl-C or SIGTERM after a run has begun in its folder, so that the same command can continue it."""
+
+
 class ContextOverflow(ServiceError):
     """A prompt is longer than the model's context. Prompts are never truncated silently (specification §2.3)."""
 

@@ -469,6 +469,8 @@ def trail_texts(trace: QuestionTrace) -> Mapping[int, str]:
         text = _EVENTS.get(event["event"])
         if event["event"] in {"shown", "written"} and event["edge"] is not None:
             text = None  # the prompt repeats the relations of all hops before
+        if event["event"] == "answered" and not trace.answers:
+            text = "gives no answer"
         if event["event"] == "listed" and not event["number"]:
             text = "the next gold relation is missing"
         if event["event"] == "cut":

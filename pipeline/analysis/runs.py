@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import polars as pl
 from pydantic import ValidationError
@@ -41,25 +42,45 @@ def open_run(path: str | StoragePath | Run) -> Run:
     UserError if the folder is not a run, or has no finished shard yet.
     """
     folder = path.folder if isinstance(path, Run) else RunFolder(storage_path(path))
-    metadata, finished = folder.require_run(), folder.require_finished()
-    return Run(folder, metadata, tuple(map(folder.shard, finished)), tuple(finished))
+    if folder.path.name == "run.yaml":
+        raise UserError(f"{folder.path} is a file of a run: name its folder, {folder.path.parent}")
+    return Run.of_shards(folder, folder.require_run(), folder.require_finished())
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run, read from its folder; use `open_run` to get one.
+    """A run, read from its folder; use `open_run` to get one. A run that goes on afterwards is opened again.
 
     The dataframes are lazy: filter and select before `collect()`, so that only the needed columns are read. They show
     the shards that were finished when the run was opened. Traces in an object store are downloaded on first use.
     """
 
     folder: RunFolder
-    metadata: Mapping[str, Any]
+    metadata: Mapping[str, Any] = field(repr=False)
     """The contents of `run.yaml`."""
-    shards: Sequence[StoragePath]
+    shards: Sequence[StoragePath] = field(repr=False)
     """The finished shards in `traces/`."""
-    _indices: Sequence[int]
+    _numbers: Sequence[int] = field(repr=False)
     """The numbers of the shards."""
+    _versions: Sequence[tuple[int, int] | None] = field(repr=False)
+    """The version of each shard file when the run was opened."""
+
+    @classmethod
+    def of_shards(cls, folder: RunFolder, metadata: Mapping[str, Any], numbers: Sequence[int]) -> Self:
+        """Return the run of these finished shards; `metadata` is the contents of its `run.yaml`."""
+        shards = tuple(map(folder.shard, numbers))
+        return cls(folder, metadata, shards, tuple(numbers), tuple(map(_version, shards)))
+
+    @property
+    def _indices(self) -> Sequence[int]:
+        """The numbers of the shards. Raises UserError as `_refuse_other_shards` does."""
+        self._refuse_other_shards()
+        return self._numbers
+
+    def _refuse_other_shards(self) -> None:
+        """Raise UserError if a shard has been written again since the run was opened: no figures of both are mixed."""
+        if tuple(map(_version, self.shards)) != self._versions:
+            raise UserError(f"{self.folder.path} has been run again since it was opened: open it again with open_run")
 
     def __str__(self) -> str:
         return (
@@ -104,6 +125,7 @@ class Run:
         `model`, `graph`, `overrides`, `questions`, `not_run`, `failed`, `empty_gold`; per score its mean (`f1`) and
         interval (`f1_low`, `f1_high`), null if no question has the score; and the total of every counter.
         """
+        self._refuse_other_shards()
         summaries = read_summaries(self.folder, self.metadata)
         rows = [_configuration_row(summary, self.metadata["served"][summary.number]) for summary in summaries]
         return pl.LazyFrame(rows, schema_overrides=_TYPES, infer_schema_length=None)
@@ -204,7 +226,7 @@ class Run:
         _require_count("bins", bins)
         return effects.calibration(self.questions, self.steps, bins)
 
-    @cached_property
+    @property
     def _traces(self) -> pl.LazyFrame:
         return scan_shards(self.folder, self._indices).rename({"point": "configuration"})
 
@@ -212,6 +234,20 @@ class Run:
 def _require_count(name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise UserError(f"{name}={value!r} should be a whole number from 1 on")
+
+
+def _version(shard: StoragePath) -> tuple[int, int] | None:
+    """Return what differs between two files that were written under one name; None without such a file.
+
+    It is None for all files in an object store, which would have to be asked for each of them.
+    """
+    if not isinstance(shard, Path):
+        return None
+    try:
+        status = shard.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns, status.st_size
 
 
 def read_summaries(folder: RunFolder, metadata: Mapping[str, Any]) -> list[ConfigurationSummary]:

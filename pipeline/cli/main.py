@@ -17,7 +17,7 @@ from types import FrameType
 
 from pipeline.cli import hydra_flags
 from pipeline.cli.commands import COMMANDS, SECTIONS, Command, named
-from pipeline.errors import ServiceError, UserError
+from pipeline.errors import RunStopped, ServiceError, UserError
 from pipeline.extras import require
 from pipeline.renames import current_command, current_override
 from pipeline.suggestions import did_you_mean
@@ -88,8 +88,8 @@ def guard(job: Callable[[list[str]], int], words: list[str]) -> int:
         # A value of a file, which may have line breaks, must not look like another line of ours.
         print(f"kgqa: {printable(' '.join(sentence.splitlines()))}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print(f"kgqa: {_stopped(words)}", file=sys.stderr)
+    except KeyboardInterrupt as stopped:
+        print(f"kgqa: {_stopped(words, has_begun=isinstance(stopped, RunStopped))}", file=sys.stderr)
         return 143 if terminated.is_set() else 130
 
 
@@ -119,13 +119,19 @@ def _sigterm_as_ctrl_c(terminated: threading.Event) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _stopped(words: Sequence[str]) -> str:
-    """Say that a command was stopped, and how to continue it if that is possible."""
+def _stopped(words: Sequence[str], *, has_begun: bool) -> str:
+    """Say that a command was stopped, and how to continue it if that is possible.
+
+    `has_begun` is whether its run has begun, and so has deleted the results that `run.restart=true` replaces.
+    """
     name = named(words)
     if name is None or not COMMANDS[name].resumes:
         return "stopped"
-    again = "without run.restart=true " if "run.restart=true" in words else ""
-    return f"stopped; run the same command again {again}to continue"
+    if "run.restart=true" not in words:
+        return "stopped; run the same command again to continue"
+    if not has_begun:
+        return "stopped before the earlier results were deleted; run the same command again to replace them"
+    return "stopped; run the same command again without run.restart=true to continue"
 
 
 def _run(words: Sequence[str]) -> int:

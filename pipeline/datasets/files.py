@@ -113,7 +113,7 @@ def read_examples(
             rejected = Rejected(str(file), number, reason_of(error))
             reject(rejected)
             unit = "line" if isinstance(row, bytes) else "row"
-            refusal = refusal or f"{unit} {number}: {rejected.reason}{_array_advice(row)}"
+            refusal = refusal or f"{unit} {number}: {rejected.reason}{array_advice(row)}"
             refused += 1
             if refused == _MAX_LEADING_BAD_ROWS and not seen:
                 break
@@ -135,7 +135,7 @@ def _refuse_constant(name: str) -> None:
     raise BadRow(f"it is not valid JSON ({name} is no number there: write null, or leave it out)")
 
 
-def _array_advice(row: object) -> str:
+def array_advice(row: object) -> str:
     """Return what to do if the first line of a file shows that it is a JSON array."""
     is_array = isinstance(row, bytes) and row.lstrip().startswith(b"[")
     return ". The file is a JSON array: write each of its objects on a line of its own (JSON Lines)" if is_array else ""

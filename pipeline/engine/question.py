@@ -115,7 +115,8 @@ async def _fitted(example: Example, runtime: ConfigurationRuntime) -> tuple[Exam
 def _in_time(runtime: ConfigurationRuntime) -> str:
     """Return how long a question could take, with the key that allows more, as the end of a sentence."""
     budget = runtime.budget
-    return f"within {budget.limit_s:g} s (raise budget.max_wall_s, here {budget.max_wall_s:g} s)"
+    grace = f" and budget.grace_s, {budget.grace_s:g} s" if budget.grace_s else ""
+    return f"within {budget.limit_s:g} s (raise budget.max_wall_s, here {budget.max_wall_s:g} s{grace})"
 
 
 async def _look_ahead(example: Example, runtime: ConfigurationRuntime, record: QuestionRecord) -> None:

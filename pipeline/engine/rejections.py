@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Self
 
 import orjson
@@ -30,8 +31,7 @@ class Rejections:
     @property
     def first(self) -> str:
         """A sentence about the first of the rows."""
-        row = self._rows[0]
-        return f"{counted(self.count, 'row')} could not be read; {row.file}, line {row.line}: {row.reason}"
+        return rows_sentence(self._rows)
 
     def add(self, row: Rejected) -> None:
         """Add one row. Raises UserError if the run is strict."""
@@ -51,10 +51,20 @@ class Rejections:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.store()
+
+    def store(self) -> None:
+        """Write the file, or remove that of an earlier attempt if every row can be read now."""
         if self._rows:
             write_whole(self._path, b"".join(orjson.dumps(row) + b"\n" for row in self._rows))
         elif self._path.exists():
-            self._path.unlink()  # from an earlier attempt, before the input was fixed
+            self._path.unlink()
+
+
+def rows_sentence(rows: Sequence[Rejected]) -> str:
+    """Say how many rows could not be read, and why the first one could not."""
+    first = rows[0]
+    return f"{counted(len(rows), 'row')} could not be read; {first.file}, line {first.line}: {first.reason}"
 
 
 def remarks(count: int, path: StoragePath) -> list[str]:

@@ -17,6 +17,7 @@ from pipeline.datasets.subsample import stratified_order
 from pipeline.engine.components import Backends
 from pipeline.engine.dataset_changes import DatasetChanges, find_changes, read_origins
 from pipeline.engine.gold_changes import renew_rows
+from pipeline.engine.rejections import rows_sentence
 from pipeline.engine.retry_advice import RESTART, with_new_folder
 from pipeline.engine.shard import Part, shards
 from pipeline.engine.sources import edited_with_method, model_sources, project_sources, user_sources
@@ -111,7 +112,7 @@ def check_reuse(configs: Configs) -> list[str]:
     changed.
     """
     remarks: dict[str, None] = {}
-    for key, run in dict.fromkeys(chain.from_iterable(map(_replayed, configs))):
+    for key, run in replayed_runs(configs):
         points = (RunFolder(storage_path(run)).read_run() or {"points": []})["points"]
         models, sources = _digests(points, "models"), _digests(points, "sources")
         for now in configs:
@@ -126,6 +127,11 @@ def check_reuse(configs: Configs) -> list[str]:
                 said = f"the source of {method} has changed since: only calls with an unchanged prompt are taken over"
                 remarks[f"{key}={run}: {said}"] = None
     return list(remarks)
+
+
+def replayed_runs(configs: Configs) -> list[tuple[str, str]]:
+    """Return the earlier runs whose calls a run takes over, each once, with the key that names it."""
+    return list(dict.fromkeys(chain.from_iterable(map(_replayed, configs))))
 
 
 def _replayed(now: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -223,9 +229,13 @@ def unchanged_shards(
     order = (lambda examples: iter(stratified_order(list(examples)))) if run["early_stopping"] else iter
     summary = folder.read_summary()
     asked = {index: point["questions"] for index, point in enumerate(summary["points"])} if summary else None
-    today = shards(parts, _ignore, size=size, order=order)
+    unreadable: list[Rejected] = []
+    today = shards(parts, unreadable.append, size=size, order=order)
     changes = find_changes(origins, today, asked=asked, may_read_labels=any(map(_may_read_labels, configs)))
-    changes.refuse(folder, ways_out(folder), extend=run["extend"] and not run["early_stopping"])
+    try:
+        changes.refuse(folder, ways_out(folder), extend=run["extend"] and not run["early_stopping"])
+    except UserError as error:
+        raise (UserError(f"{rows_sentence(unreadable)}. {error}") if unreadable else error) from None
     return finished - changes.grown, changes
 
 
@@ -251,7 +261,3 @@ def ways_out(folder: RunFolder, *, keeps_calls: bool = True) -> str:
     if not keeps_calls:
         return f"{RESTART}; another run.dir keeps them, and makes every call again"
     return with_new_folder(folder.path)
-
-
-def _ignore(row: Rejected) -> None:
-    """Rows that cannot be read are counted when the shards are read for the run."""

@@ -38,8 +38,8 @@ from pipeline.engine.progress import RunProgress
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.run_summary import TIMES, RunTotals, renewed_summary, summarise
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
-from pipeline.engine.sources import model_sources, project_sources, user_sources
-from pipeline.errors import UserError
+from pipeline.engine.sources import model_sources, project_sources, refuse_edited, user_sources
+from pipeline.errors import RunStopped, UserError
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.roles import check_roles, remarks
@@ -140,6 +140,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
         more = f", and {len(repeated) - 1:,} more to an earlier one" if len(repeated) > 1 else ""
         console.print(f"{said}{more}", markup=False, soft_wrap=True)
     distinct = [each.config for each in checked]
+    refuse_edited(distinct)
     _check_roles(distinct)
     _check_common(configurations)
     for remark in dict.fromkeys(chain.from_iterable(map(_remarks, distinct))):
@@ -147,7 +148,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     folder = RunFolder(run_dir(configurations))
     restart = configurations[0].config["run"]["restart"]
     saved = None if restart else _resumable(folder, configurations)
-    is_free = not restart and saved is None and folder.has_run
+    _refuse_reuse_of_replaced(folder, distinct)
     for remark in resume.check_reuse(distinct):
         console.print(remark, markup=False, soft_wrap=True)
     is_new = not folder.path.exists()
@@ -158,12 +159,9 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     console = console_of(engine, console)
     try:
         with folder.held(), json_lines(engine, run=folder.path.name, worker="driver"):
-            if restart or is_free:
-                folder.clear()
-            if is_free:
-                said = f"the earlier run in {folder.path} answered no question: its files are deleted"
-                console.print(said, markup=False, soft_wrap=True)
-            totals = asyncio.run(_run_shards(configurations, folder, saved, console))
+            description = _RunDescription(configurations, folder, saved, console)
+            with description.told_if_stopped():
+                totals = asyncio.run(_run_shards(configurations, folder, saved, description, console))
             return summarise(folder, totals)
     except BaseException:
         if is_new:
@@ -223,10 +221,21 @@ def run_dir(configurations: Sequence[Configuration]) -> StoragePath:
     return Path.cwd() / "runs" / "-".join([*map("+".join, choices), config.identity_hash(*configs)])
 
 
+def _refuse_reuse_of_replaced(folder: RunFolder, configs: Sequence[Mapping[str, Any]]) -> None:
+    """Raise UserError if a new run is to reuse the calls of the run that it replaces."""
+    for key, run in resume.replayed_runs(configs):
+        if configs[0]["run"]["restart"] and storage_path(run).absolute() == folder.path:
+            raise UserError(
+                f"{key}={run} names the results that run.restart=true deletes: leave out run.restart=true, and name "
+                "another run.dir"
+            )
+
+
 class _RunDescription:
     """Writes `run.yaml` when nothing refuses the run any more, and refuses other components afterwards.
 
-    A new run is described when the first worker has opened its components.
+    A new run is described when the first worker has opened its components. Only then are the results of an earlier run
+    deleted, which it replaces: they stay if a server, a file or a model is missing.
     """
 
     def __init__(
@@ -242,21 +251,46 @@ class _RunDescription:
         self.id: str = (saved or {}).get("id") or secrets.token_hex(8)
         """Names the run in the file of every shard."""
         self._saved = None if saved is None else _updated(saved, configurations)
-        has_begun = saved is not None and "id" in saved  # else `run.yaml` was written to say which model must answer
+        has_id = saved is not None and "id" in saved  # else `run.yaml` was written to say which model must answer
         if self._saved is not None and not folder.finished():
             self._saved = {"id": self.id, **self._saved}
         self._is_changed = self._saved != saved
         self._is_going_on = False
-        self._kept_calls = folder.journal_calls()
-        self._is_empty = has_begun and not folder.finished() and not self._kept_calls
+        self._kept_calls = 0 if saved is None else folder.journal_calls()
+        self._is_empty = has_id and not folder.finished() and not self._kept_calls
         """Whether the run has nothing yet that a model or a graph has replied: they may be others now."""
         self._started = time.time()
         self.began = self.opened = time.monotonic()
         """Seconds of a clock that never goes back; `opened` is when the last worker had opened its components."""
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the folder has the `run.yaml` of this run."""
+        return self._saved is not None
+
+    @contextmanager
+    def told_if_stopped(self) -> Iterator[None]:
+        """Raise RunStopped for a KeyboardInterrupt after the run has begun."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self.has_begun:
+                raise RunStopped from None
+            raise
+
+    @contextmanager
+    def stored(self, rejections: Rejections) -> Iterator[None]:
+        """Store rejected rows at the end, if the run has begun: before, `rejected.jsonl` is that of an earlier one."""
+        try:
+            yield
+        finally:
+            if self.has_begun:
+                rejections.store()
+
     def on_opened(self, backends: Sequence[Backends]) -> None:
         """Check the backends of a worker. Raises UserError if they are not those that the run began with."""
         if self._saved is None:
+            self._replace_earlier()
             self._saved = {"id": self.id, **_describe(self._configurations, self._folder, backends, self._started)}
             self._folder.write_run(self._saved)
         if self._is_empty:
@@ -270,6 +304,13 @@ class _RunDescription:
             self._is_going_on = True
         self.opened = time.monotonic()
 
+    def _replace_earlier(self) -> None:
+        """Delete what an earlier run has left in the folder. Say so if nobody has asked for it."""
+        if self._folder.has_run and not self._configurations[0].config["run"]["restart"]:
+            said = f"the earlier run in {self._folder.path} answered no question: its files are deleted"
+            self._console.print(said, markup=False, soft_wrap=True)
+        self._folder.clear()
+
     def accept(self) -> None:
         """Name the folder, now that nothing refuses the run, and write what has changed in `run.yaml`."""
         self._console.print(f"run folder: {self._folder.path}", markup=False, soft_wrap=True)
@@ -281,18 +322,21 @@ class _RunDescription:
 
 
 async def _run_shards(
-    configurations: Sequence[Configuration], folder: RunFolder, saved: Mapping[str, Any] | None, console: Console
+    configurations: Sequence[Configuration],
+    folder: RunFolder,
+    saved: Mapping[str, Any] | None,
+    description: _RunDescription,
+    console: Console,
 ) -> RunTotals:
     """Run every shard that is not finished. Raises UserError if there is no question."""
     configs = [each.config for each in configurations]
     run, engine = configs[0]["run"], configs[0]["engine"]
     parts, size = _parts(configurations), engine["shard_size"]
-    finished, graphs_compared = folder.finished(), False
+    finished, graphs_compared = set() if saved is None else folder.finished(), False
     if saved is not None and finished:
         finished, graphs_compared = await _compare_dataset(configurations, folder, saved, parts, console)
-    finished -= failed_shards(folder) if run["retry_failed"] else set()
+    finished -= failed_shards(folder) if finished and run["retry_failed"] else set()
     rejections = Rejections(folder.rejected, strict=configs[0]["dataset"]["strict"])
-    description = _RunDescription(configurations, folder, saved, console)
     ended = description.began
     with console.status("counting the questions"):
         total, done = count_rows(parts, size=size, finished=finished)
@@ -306,14 +350,12 @@ async def _run_shards(
         names=_names(configurations),
         check=equal_failures.check,
     )
-    rounds: Rounds
+    rounds: Rounds = iter([shards(parts, rejections.add, size=size)])
     if run["early_stopping"]:
         stopping = EarlyStopping(folder, run["early_stopping"], progress.on_drop)
         rounds = stopping.rounds(parts, rejections.add, size=size)
-    else:
-        rounds = iter([shards(parts, rejections.add, size=size)])
     unfinished = UnfinishedRounds(rounds, finished, description.id)
-    with rejections:
+    with description.stored(rejections):
         has_work = unfinished.find_first()
         if not unfinished.questions:
             unreadable = f". {rejections.first}" if rejections.count else ""

@@ -10,17 +10,29 @@ import ast
 import hashlib
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline import config
+from pipeline.errors import UserError
 
 _SIMULATION = f"{__name__.partition('.')[0]}.simulation"
 _CLIENTS = f"{__name__.partition('.')[0]}.llm"
 """Clients of language models: their source decides no reply."""
+
+
+class _Imported(NamedTuple):
+    """A module of the user's as this process has imported it."""
+
+    spec: object
+    digest: str
+
+
+_imported: dict[str, _Imported] = {}
+"""The modules that runs of this process have used."""
 _Belongs = Callable[[Path, Path, str, str], bool]
 """Whether a file belongs to the one that imports it: both files, and the names of both modules."""
 
@@ -31,12 +43,38 @@ def user_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
     The keys are the names of the classes and modules. A digest covers the file of the module and the files of the same
     author that it imports, directly or not.
     """
+    return {name: _digest(_files(module, {}, _have_one_author)) for name, module in _user_modules(resolved).items()}
+
+
+def refuse_edited(configs: Iterable[Mapping[str, Any]]) -> None:
+    """Raise UserError if a file of the user's has changed since this process imported it: the old code would run.
+
+    In a notebook or a script, one process makes several runs. A module that is reloaded has another spec.
+    """
+    files: dict[str, Path] = {}
+    for module in {module for resolved in configs for module in _user_modules(resolved).values()}:
+        _files(module, files, _have_one_author)
+    for module, file in files.items():
+        spec = getattr(sys.modules.get(module), "__spec__", None)
+        if spec is None:  # not imported yet
+            continue
+        now = _Imported(spec, _digest({module: file}))
+        before = _imported.setdefault(module, now)
+        if before.spec is not spec:
+            _imported[module] = now
+        elif before.digest != now.digest:
+            raise UserError(
+                f"{file} has changed since Python imported it, and the old code would run: start Python again (in a "
+                f"notebook, restart the kernel), or call importlib.reload({module})"
+            )
+
+
+def _user_modules(resolved: Mapping[str, Any]) -> dict[str, str]:
+    """Return the module of each class that is not the project's own, and the user's simulators, by their names."""
     targets = [str(value) for key, value in config.flatten(resolved) if key.endswith("._target_")]
     modules = {target: config.import_target(target).__module__ for target in targets}
     modules |= {module: module for module in resolved["llm"].get("simulators") or ()}
-    return {
-        name: _digest(_files(module, {}, _have_one_author)) for name, module in modules.items() if not is_own(module)
-    }
+    return {name: module for name, module in modules.items() if not is_own(module)}
 
 
 def project_sources(resolved: Mapping[str, Any]) -> dict[str, str]:

@@ -16,6 +16,8 @@ def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
     shares = [share for each in summaries if (share := limited_share(each)) is not None]
     if not shares:
         return "older traces do not say how many questions met a limit of budget"
+    if not any(shares) and any(each.failed for each in summaries):
+        return "no question met a limit of budget, apart from those that failed"
     if not any(shares):
         return f"no question{' of any configuration' if len(summaries) > 1 else ''} met a limit of budget"
     high = much_limited(summaries)

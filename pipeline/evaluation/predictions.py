@@ -13,7 +13,7 @@ import orjson
 import polars as pl
 from pydantic import ValidationError
 
-from pipeline.datasets.files import BadRow, Row, Text, json_lines, named_by, reason_of, refuse_nan
+from pipeline.datasets.files import BadRow, Row, Text, array_advice, json_lines, named_by, reason_of, refuse_nan
 from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
@@ -86,7 +86,7 @@ class Scored:
         """Return one sentence for each kind of mismatch between file and dataset, to print below the table."""
         problems = [
             ("question", "without a readable prediction, counted as wrong", self.missing),
-            ("prediction", "ignored, with an id that is not in the dataset", self.unknown),
+            ("prediction", "ignored, for no question of the dataset", self.unknown),
             ("prediction", "ignored, with the id of an earlier line", self.repeated),
         ]
         return [f"{counted(len(ids), noun)} {problem}: {_shortened(ids)}" for noun, problem, ids in problems if ids]
@@ -114,7 +114,7 @@ def read_predictions(file: Path, reject: Reject, other_format: LineReader = lamb
             line = _Line.model_validate_json(text)
         except (BadRow, ValidationError) as error:
             reason = reason_of(error)
-            first_reason = first_reason or f"line {number}: {reason}"
+            first_reason = first_reason or f"line {number}: {reason}{array_advice(text)}"
             reject(Rejected(str(file), number, reason))
         else:
             read.append((line.id, _answer(line)))

@@ -160,7 +160,7 @@ class RunIndex:
             still = "; its shards are still being read" if self.state.is_growing else ""
             raise UserError(f"configuration {configuration} of {self.name} has no finished question '{id}'{still}")
         shard = int(found[0])
-        return Run(self.folder, self.metadata, [self.folder.shard(shard)], [shard]).question(id, configuration)
+        return Run.of_shards(self.folder, self.metadata, [shard]).question(id, configuration)
 
     # Filling the table
 

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from upath import UPath
 
+import pipeline
 from pipeline.analysis.runs import Run, open_run
 from pipeline.cli.main import main
 from pipeline.errors import UserError
@@ -158,6 +159,23 @@ def test_a_run_in_progress_shows_its_finished_shards(folder: Path, tmp_path: Pat
     assert run.questions.collect().height == 2 * 4
     assert run.configurations.collect()["questions"].to_list() == [4, 4]
     assert str(run).endswith("configurations: 2, finished shards: 1")
+
+
+def test_figures_of_an_extended_run_are_not_mixed_with_the_earlier_ones(tmp_path: Path) -> None:
+    """The last shard of a run is written again with more questions."""
+    few = pipeline.evaluate({"llm": "oracle", "run.limit": 3, "run.dir": tmp_path / "run"})
+    assert few.questions.collect().height == 3
+    more = pipeline.evaluate({"llm": "oracle", "run.limit": 5, "run.dir": tmp_path / "run", "run.extend": True})
+    assert (more.questions.collect().height, more.configurations.collect()["questions"][0]) == (5, 5)
+    for read in (lambda: few.questions, lambda: few.configurations, few.losses, lambda: few.steps):
+        with pytest.raises(UserError, match="has been run again since it was opened: open it again with open_run"):
+            read()
+    assert open_run(few).questions.collect().height == 5
+
+
+def test_a_file_of_a_run_is_not_its_folder(folder: Path) -> None:
+    with pytest.raises(UserError, match=rf"run\.yaml is a file of a run: name its folder, {folder}$"):
+        open_run(folder / "run.yaml")
 
 
 def test_a_run_in_an_object_store_is_read_alike(bucket: UPath, run: Run) -> None:

@@ -171,15 +171,6 @@ def test_only_a_command_that_can_be_continued_says_so(
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_run_that_was_restarted_continues_without_restart(capsys: pytest.CaptureFixture[str]) -> None:
-    def job(_: list[str]) -> int:
-        raise KeyboardInterrupt
-
-    assert guard(job, ["evaluate", "run.restart=true"]) == 130
-    said = "kgqa: stopped; run the same command again without run.restart=true to continue\n"
-    assert capsys.readouterr().err == said
-
-
 def test_sigterm_ends_a_command_for_which_ctrl_c_is_ignored(capsys: pytest.CaptureFixture[str]) -> None:
     def job(_: list[str]) -> int:
         signal.raise_signal(signal.SIGTERM)

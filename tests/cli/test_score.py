@@ -126,7 +126,7 @@ def test_predictions_that_do_not_match_are_reported_below_the_table(
     scored = kgqa("score", "predictions=mine.jsonl", *DATASET)
     missing, unknown, rejected = scored.out.splitlines()[-3:]
     assert missing.startswith("4 questions without a readable prediction, counted as wrong: ")
-    assert unknown == "1 prediction ignored, with an id that is not in the dataset: nobody"
+    assert unknown == "1 prediction ignored, for no question of the dataset: nobody"
     assert (
         rejected
         == f"1 row of mine.jsonl could not be read: {tmp_path}/mine.jsonl.rejected.jsonl lists them with reasons"

@@ -169,5 +169,5 @@ async def test_a_deadline_fails_a_question_after_a_task_group_of_its_method_has_
     row = await run(WaitsAfterAFailure(), "Ann", max_wall_s=0.02, grace_s=0.01)
     assert (row.answer.status, row.error) == (
         "failed",
-        "TimeoutError: no answer within 0.03 s (raise budget.max_wall_s, here 0.02 s)",
+        "TimeoutError: no answer within 0.03 s (raise budget.max_wall_s, here 0.02 s and budget.grace_s, 0.01 s)",
     )

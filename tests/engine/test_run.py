@@ -116,7 +116,9 @@ def test_a_question_that_hangs_fails_at_its_deadline(tmp_path: Path) -> None:
     failed = rows(tmp_path / "run").filter(pl.col("status") == "failed")
     assert failed["question_id"].str.ends_with("5").all()
     assert failed.height == 4
-    assert set(failed["error"]) == {"TimeoutError: no answer within 0.3 s (raise budget.max_wall_s, here 0.2 s)"}
+    assert set(failed["error"]) == {
+        "TimeoutError: no answer within 0.3 s (raise budget.max_wall_s, here 0.2 s and budget.grace_s, 0.1 s)"
+    }
 
 
 def test_a_question_with_a_spent_budget_still_answers(tmp_path: Path) -> None:

@@ -105,6 +105,16 @@ def test_inserted_questions_are_not_called_changed(project: Project) -> None:
     assert "holds answers to other questions (moved: " in project.run(code=2)
 
 
+def test_a_line_that_can_no_longer_be_read_is_named_before_its_question_is_missed(project: Project) -> None:
+    project.run()
+    file = project.folder / "questions.jsonl"
+    first, second, *others = file.read_text().splitlines()
+    file.write_text("\n".join([first, second[:-1], *others]))
+    said = project.run(code=2)
+    assert "1 row could not be read; questions.jsonl, line 2: it is not valid JSON" in said
+    assert "no longer in the dataset: 1" in said
+
+
 def test_added_questions_are_asked_with_run_extend(project: Project) -> None:
     project.run("llm=similarity")
     project.write_questions({**CITIES, "Fenland": "Ford", "Gorland": "Gent", "Hiland": "Holm"})

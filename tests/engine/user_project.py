@@ -71,8 +71,14 @@ class Project:
         return code, ("method=capital",)
 
     def run(self, *words: str, folder: str = "runs/r", code: int = 0) -> str:
-        """Run the command, which must end with this exit code, and return all that it prints."""
+        """Run the command, which must end with this exit code, and return all that it prints.
+
+        As in a new process, the modules of the folder are imported anew.
+        """
         self._output()
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", None)).startswith(str(self.folder)):
+                del sys.modules[name]
         assert main([*COMMAND, f"run.dir={folder}", *words]) == code
         return " ".join("".join(self._output()).split())
 

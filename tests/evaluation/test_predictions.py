@@ -89,7 +89,7 @@ def test_unknown_ids_are_reported(tmp_path: Path) -> None:
     scored = score_predictions(read_predictions(file, rejecting()), EXAMPLES[:1], method="x", scoring=QUICK)
     assert scored.unknown == ["x0", "x1", "x2", "x3", "x4"]
     assert scored.remarks() == [
-        "5 predictions ignored, with an id that is not in the dataset: x0, x1, x2 …",
+        "5 predictions ignored, for no question of the dataset: x0, x1, x2 …",
     ]
     assert len(scored.lines) == 1
 

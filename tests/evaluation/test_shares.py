@@ -58,4 +58,6 @@ def test_the_share_of_unreadable_replies_is_the_range_that_the_report_shows() ->
 
 def test_no_question_is_said_in_words() -> None:
     assert limits_line([summary(0, 0)]) == "no question met a limit of budget"
+    failed = replace(summary(0, 0), failed=1)
+    assert limits_line([failed]) == "no question met a limit of budget, apart from those that failed"
     assert limits_line([summary(0, 0), summary(0, 0)]) == "no question of any configuration met a limit of budget"
