@@ -24,6 +24,7 @@ from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.datasets.interface import Dataset
 from pipeline.engine.rejections import Rejections
+from pipeline.errors import UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.load import Summary, Target, load_graph
@@ -85,6 +86,10 @@ def serve(arguments: Arguments) -> None:
     plan = config.build_own(ServePlan, composed)
     database = Path(plan.database or f"graphs/{dataset.name}-{_digest(composed['dataset'])}")
     if not (database / DATABASE_FILE).is_file():
+        if database.exists() and not (database.is_dir() and not any(database.iterdir())):
+            raise UserError(
+                f"database={database} is no folder with a {DATABASE_FILE}, and is not empty: name a new folder"
+            )
         _build(composed, dataset, database, server)
     contents = database / CONTENTS_FILE
     said = contents.read_text(encoding="utf-8") if contents.is_file() else "loaded elsewhere"
@@ -97,7 +102,8 @@ def serve(arguments: Arguments) -> None:
                 SparqlGraph, endpoints=tuple(endpoints), snapshot=snapshot, vocabulary=_vocabulary(composed)
             )
             print(f"fingerprint {_fingerprint(graph)}")
-            print(f"kg=sparql kg.endpoints=[{','.join(endpoints)}]", flush=True)
+            words = [word for word in arguments.overrides if word.startswith("kg/vocabulary=")]
+            print(" ".join(["kg=sparql", *words, f"kg.endpoints=[{','.join(endpoints)}]"]), flush=True)
             print("Ctrl-C stops the servers", file=sys.stderr, flush=True)
             _report_ended(servers)
     except KeyboardInterrupt:

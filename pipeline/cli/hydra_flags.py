@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from argparse import ArgumentError, ArgumentParser, Namespace
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from pipeline.cli.commands import COMMANDS, Command, named
@@ -89,11 +91,22 @@ def complete(words: Sequence[str]) -> int:
     try:
         with config.running_hydra() as running:
             if name:
-                running.shell_completion(name, list(words))
+                said = io.StringIO()
+                with redirect_stdout(said):
+                    running.shell_completion(name, list(words))
+                print(" ".join(_taken(said.getvalue().split(), name)) if querying else said.getvalue())
     except config.HYDRA_ERRORS as error:
         if not querying:  # a shell shows what a query prints below the line that the user types
             raise UserError(f"--shell-completion: {' '.join(str(error).split())}") from None
     return 0
+
+
+def _taken(offers: Sequence[str], name: str) -> list[str]:
+    """Return the offers of Hydra that the command with this file of `conf/` takes: Hydra offers all groups."""
+    from pipeline import config
+
+    known = {re.split(r"[./]", key)[0] for key in config.keys_of(name)}
+    return [offer for offer in offers if re.split(r"[./=]", offer)[0] in {*known, "hydra"}]
 
 
 def _name_of_query() -> str | None:

@@ -86,8 +86,8 @@ def run(arguments: Arguments) -> Output:
     sections = list(by_table(found, labels))
     _write(folder, sections, costs, figures)
     written = (
-        f"{folder.path / 'reproduction.md'} has all {len(sections)} tables, with every row and its gap to the paper; "
-        "reproduction.json has the same figures for scripts"
+        f"{folder.path / 'reproduction.md'} has all {len(sections) + bool(costs)} tables, with each row and its gap to "
+        "the paper; reproduction.json has the same figures for scripts"
     )
     notes = [*run_notes(folder, summaries), *differing, count_line(found), written]
     return Output(

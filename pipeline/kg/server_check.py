@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 from pipeline.datasets.inverses import Inverses, inverse_pairs
 from pipeline.errors import ServiceError, UserError
-from pipeline.kg.empty_graph import empty_graph
 from pipeline.kg.fingerprint import fingerprint as fingerprint_of
 from pipeline.kg.fingerprint import rarest, vocabulary_marks
 from pipeline.kg.labels import is_true
@@ -105,7 +104,10 @@ async def check_servers(
     identities = await asyncio.gather(*(_identity(reader, queries, snapshot) for reader in readers))
     for server, each in zip(servers, identities, strict=True):
         if not each.counts and not each.meta:
-            raise empty_graph(f"kg.endpoints: the graph at {server.url}")
+            raise UserError(
+                f"kg.endpoints: the graph at {server.url} has no facts that this kg/vocabulary reads: name the one "
+                "with which the graph was loaded, such as kg/vocabulary=rdfs, or see whether its file is empty"
+            )
     identity = identities[0]
     for server, result, other in zip(servers, results, identities, strict=True):
         if other != identity or not _agree(results[0], result):

@@ -20,7 +20,7 @@ from pipeline.traces.reader import read_shards
 PAPER = "R3-Cycle"
 HEADINGS = (
     *("row", "dataset", "calls", "tokens", "seconds"),
-    *("seconds of a retry", "halted, recovered", "incorrect, recovered"),
+    *("seconds of a retry, with queues", "halted, recovered", "incorrect, recovered"),
 )
 _STAT = Path("/proc/stat")
 _EVERY_S = 2.0
@@ -37,10 +37,13 @@ class Efficiency:
     calls: float
     tokens: float
     """Prompt and completion tokens."""
-    seconds: float
-    """From its start to its end, with others in flight."""
+    seconds: float | None
+    """Of the critical path, without queues, as if it had run alone; None if the traces do not have it."""
     retry_s: float | None
-    """Mean seconds from the end of the first attempt to the end of the last, over the questions with a retry."""
+    """Mean seconds from the end of the first attempt to the end of the last, over the questions with a retry.
+
+    They include the queues: many questions run at the same time.
+    """
     retried: int
     recovered: Mapping[str, tuple[float, int]]
     """By `halted` and `incorrect`: the share with a better score after the retry, and the number of questions."""
@@ -53,7 +56,8 @@ class Efficiency:
             f"none {failure}" if share is None else f"{100 * share[0]:.1f} % of {share[1]:,}"
             for failure, share in shares.items()
         )
-        costs = (f"{self.calls:.1f}", f"{self.tokens:,.0f}", f"{self.seconds:.2f}")
+        seconds = "not known" if self.seconds is None else f"{self.seconds:.2f}"
+        costs = (f"{self.calls:.1f}", f"{self.tokens:,.0f}", seconds)
         return (self.row, self.dataset, *costs, retry, *recovered)
 
 
@@ -110,6 +114,7 @@ def efficiency(
         number = numbers[each.configurations[0]]
         seconds = retries.get(number, [])
         summary = summaries[number]
+        critical_s = summary.counters.get("critical_s")
         scores = {name.removeprefix("recovered_"): score for name, score in summary.scores.items()}
         dataset = f"{dataset_key(each.figure)}{' (run on another dataset)' if each.substituted else ''}"
         row = Efficiency(
@@ -117,7 +122,7 @@ def efficiency(
             dataset=dataset,
             calls=summary.counters["llm_calls"] / summary.questions,
             tokens=summary.counters["tokens"] / summary.questions,
-            seconds=summary.counters["wall_s"] / summary.questions,
+            seconds=None if critical_s is None else critical_s / summary.questions,
             retry_s=sum(seconds) / len(seconds) if seconds else None,
             retried=len(seconds),
             recovered={

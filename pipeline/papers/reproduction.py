@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ STRICT = "hits_at_1"
 """The score that is printed next to the paper's own."""
 HEADINGS = ("row", "dataset", "metric", "paper", "Hits@1", "as its paper counts", "gap")
 _ABSENT = "–"
+_HOPS = re.compile(r"(\d+)( or more)? hops?")
 _OVER_SEEDS = "*"
 """Behind an interval over seeds."""
 
@@ -115,7 +117,7 @@ def reproduce(
     """Compare a finished run, with these configurations in this order, with the published figures."""
     named = (name for each in planned for name in (each.figure.score, each.figure.cost) if name)
     scores = sorted({STRICT}.union(named))
-    table = pl.concat(read_shards(folder, ["point", "level", *scores]))
+    table = pl.concat(read_shards(folder, ["point", "level", "hops", *scores]))
     by_number = {number: rows for (number,), rows in table.partition_by("point", as_dict=True).items()}
     rows = {overrides: by_number[number] for number, overrides in enumerate(configurations)}
     summary_of = dict(zip(configurations, summaries, strict=True))
@@ -302,7 +304,7 @@ def _reproduce(
     if not rows_by_seed:
         return ReproducedFigure(figure, None, None, planned.reason)
     if figure.dataset != "grbench" and figure.subset is not None:  # each domain of GRBench is a dataset of its own
-        rows_by_seed = [rows.filter(level=figure.subset) for rows in rows_by_seed]
+        rows_by_seed = [rows.filter(_in_subset(figure.subset)) for rows in rows_by_seed]
         if not rows_by_seed[0].height:
             return ReproducedFigure(figure, None, None, f"no question of the kind {figure.subset}")
     if figure.cost is not None:
@@ -310,6 +312,15 @@ def _reproduce(
     assert figure.score is not None
     mean, strict = (_mean(rows_by_seed, score, scoring, unit=100) for score in (figure.score, STRICT))
     return ReproducedFigure(figure, mean, strict, "" if mean else f"no {figure.score}", planned.substituted)
+
+
+def _in_subset(subset: str) -> pl.Expr:
+    """Return whether a question is in a part of its dataset: a level, or a number of hops, such as `3 or more hops`."""
+    hops = _HOPS.fullmatch(subset)
+    if hops is None:
+        return pl.col("level") == subset
+    number = int(hops[1])
+    return pl.col("hops") >= number if hops[2] else pl.col("hops") == number
 
 
 def _with_run(reproduced: ReproducedFigure, runs: Sequence[ConfigurationSummary]) -> ReproducedFigure:

@@ -82,11 +82,12 @@ def _of_run(run: RunInfo, block: Block) -> Iterator[ReproducedFigure]:
 
 
 def _saved(document: bytes, name: str) -> Iterator[ReproducedFigure]:
+    """Yield the scores that `kgqa reproduce` wrote. The costs, which have no Hits@1, are no percentages."""
     try:
         figures = orjson.loads(document)["figures"]
-        measured = [_figure_of(entry) for entry in figures if entry["measured"]]
+        measured = [_figure_of(entry) for entry in figures if entry["measured"] and entry["strict"]]
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise UserError(f"{name} cannot be read ({error}): kgqa reproduce writes it again") from None
+        raise UserError(f"{name} is damaged ({error}): remove it, and kgqa reproduce writes it again") from None
     yield from measured
 
 

@@ -58,6 +58,8 @@ def test_a_grbench_graph_without_nodes(tmp_path: Path) -> None:
 
 async def test_a_server_without_facts(oxigraph_endpoint: OxigraphFactory) -> None:
     endpoint = await oxigraph_endpoint([])
-    with pytest.raises(UserError, match=f"kg.endpoints: the graph at {endpoint.url} {REFUSED}"):
+    with pytest.raises(
+        UserError, match=f"kg.endpoints: the graph at {endpoint.url} has no facts that this kg/vocabulary reads"
+    ):
         async with default(SparqlGraph, endpoints=[endpoint.url]):
             pass

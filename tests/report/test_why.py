@@ -144,9 +144,10 @@ def test_the_figures_of_reproduce_stand_beside_the_papers(tmp_path: Path) -> Non
     estimate = {"mean": 70.0, "low": 60.0, "high": 80.0}
     entry = {**ReproducedFigure(figure, None, None, "").to_dict(), "measured": estimate, "strict": estimate}
     missing = {**entry, "measured": None}
+    cost = {**entry, "strict": None}
     substituted = {**entry, "stood_in": True}
     run = replace(RUN, path=tmp_path)
-    (tmp_path / "reproduction.json").write_text(json.dumps({"figures": [entry, missing, substituted]}))
+    (tmp_path / "reproduction.json").write_text(json.dumps({"figures": [entry, missing, cost, substituted]}))
     whole, stand_in = paper_tables(Block([make([1.0], run=run)]))
     assert (whole.substituted, stand_in.substituted) == (False, True)
     (row,) = whole.rows
@@ -154,7 +155,7 @@ def test_the_figures_of_reproduce_stand_beside_the_papers(tmp_path: Path) -> Non
     assert row.gap == f"{70.0 - figure.value:+.1f}".replace("-", "−")
     assert stand_in.rows[0].gap == "–"
     (tmp_path / "reproduction.json").write_text("{}")
-    with pytest.raises(UserError, match=r"reproduction\.json cannot be read"):
+    with pytest.raises(UserError, match=r"reproduction\.json is damaged"):
         paper_tables(Block([make([1.0], run=run)]))
 
 
