@@ -80,7 +80,7 @@ class Run:
     def _refuse_other_shards(self) -> None:
         """Raise UserError if a shard has been written again since the run was opened: no figures of both are mixed."""
         if tuple(map(_version, self.shards)) != self._versions:
-            raise UserError(f"{self.folder.path} has been run again since it was opened: open it again with open_run")
+            raise UserError(f"{self.folder.path} has changed since it was opened: open it again with open_run")
 
     def __str__(self) -> str:
         return (

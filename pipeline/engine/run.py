@@ -147,7 +147,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
         console.print(remark, markup=False, soft_wrap=True)
     folder = RunFolder(run_dir(configurations))
     restart = configurations[0].config["run"]["restart"]
-    saved = None if restart else _resumable(folder, configurations)
+    saved = None if restart else read_resumable(folder, configurations)
     _refuse_reuse_of_replaced(folder, distinct)
     for remark in resume.check_reuse(distinct):
         console.print(remark, markup=False, soft_wrap=True)
@@ -175,7 +175,7 @@ def _first_equal(configurations: Sequence[Configuration]) -> list[int]:
     return [numbers.setdefault(config.canonical(each.config), number) for number, each in enumerate(configurations)]
 
 
-def _resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> Mapping[str, Any] | None:
+def read_resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> Mapping[str, Any] | None:
     """Return the contents of `run.yaml`; None for a new run. Raises UserError if the folder holds another run.
 
     A run without an answer, such as one whose server refused every call, is no hindrance to another one.

@@ -157,7 +157,7 @@ class RunFolder:
         finished = sorted(self.finished())
         if not finished:
             if not self.has_run:
-                raise UserError(f"{self.path} is not a run folder: no run has begun in it")
+                raise self._no_run("no run has begun in it")
             goes_on = f"{kgqa('evaluate', self.path / 'run.yaml')} continues it"
             if error := self.read_error():
                 raise UserError(f"{self.path} holds no answer: its run ended without one, because {error}")
@@ -165,6 +165,12 @@ class RunFolder:
                 raise UserError(f"{self.path} holds no finished shard yet: its run is still running")
             raise UserError(f"{self.path} holds no finished shard yet: its run has begun, and {goes_on}")
         return finished
+
+    def _no_run(self, why: str) -> UserError:
+        """Return the error for a folder without a run, which names the command that lists runs if it is missing."""
+        is_missing = isinstance(self.path, Path) and not self.path.exists()
+        reason = "it does not exist (see kgqa ls)" if is_missing else why
+        return UserError(f"{self.path} is not a run folder: {reason}")
 
     @property
     def _stopped(self) -> StoragePath:
@@ -246,7 +252,7 @@ class RunFolder:
         """Return the contents of `run.yaml`. Raises UserError if there is none, or it is not that of a run."""
         run = self.read_run()
         if run is None:
-            raise UserError(f"{self.path} is not a run folder: it has no run.yaml")
+            raise self._no_run("it has no run.yaml")
         return run
 
     def write_run(self, run: Mapping[str, Any]) -> None:

@@ -168,7 +168,7 @@ def test_figures_of_an_extended_run_are_not_mixed_with_the_earlier_ones(tmp_path
     more = pipeline.evaluate({"llm": "oracle", "run.limit": 5, "run.dir": tmp_path / "run", "run.extend": True})
     assert (more.questions.collect().height, more.configurations.collect()["questions"][0]) == (5, 5)
     for read in (lambda: few.questions, lambda: few.configurations, few.losses, lambda: few.steps):
-        with pytest.raises(UserError, match="has been run again since it was opened: open it again with open_run"):
+        with pytest.raises(UserError, match="has changed since it was opened: open it again with open_run"):
             read()
     assert open_run(few).questions.collect().height == 5
 

@@ -71,7 +71,10 @@ def test_a_run_of_a_test_split_is_refused_unless_allowed(kgqa: Kgqa) -> None:
     ("words", "sentence"),
     [
         (("collect", "calls", "output=x.jsonl"), "name what to read: kgqa collect calls RUN"),
-        (("collect", "calls", "nowhere", "output=x.jsonl"), "nowhere is not a run folder: no run has begun in it"),
+        (
+            ("collect", "calls", "nowhere", "output=x.jsonl"),
+            "nowhere is not a run folder: it does not exist (see kgqa ls)",
+        ),
         (("collect", "calls", "nowhere"), "output must be given"),
         ((*CALLS, "collect.right=false"), "unknown key 'collect.right'"),
         ((*CALLS, "collect.correct_only=perhaps"), "collect.correct_only='perhaps' is wrong"),

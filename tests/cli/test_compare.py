@@ -438,7 +438,7 @@ def test_runs_without_a_common_question_are_refused(runs: Path, kgqa: Kgqa) -> N
     ("words", "sentence"),
     [
         ("GOOD", "has a single configuration: name another run to compare it with"),
-        ("GOOD nowhere", "nowhere is not a run folder: it has no run.yaml"),
+        ("GOOD nowhere", "nowhere is not a run folder: it does not exist (see kgqa ls)"),
         ("flips=1", "name what to read: kgqa compare RUN [RUN …] [key=value] …"),
         (
             "GOOD BAD base=bad:1",

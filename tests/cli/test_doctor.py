@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,14 @@ def test_two_dead_servers_are_two_problems(kgqa: Kgqa) -> None:
 def test_a_wrong_argument_is_exit_code_2(kgqa: Kgqa) -> None:
     assert kgqa(*WORDS, "metod=srp").sentence == "unknown key 'metod'. Did you mean 'method'?"
     assert kgqa(*WORDS, "method.depth=0").sentence.startswith("method.depth=0 is wrong")
+
+
+def test_a_folder_with_another_run_is_a_problem(kgqa: Kgqa, finished: Path) -> None:
+    shutil.copytree(finished, "run")
+    shown = kgqa(*WORDS)
+    assert shown.code == 1
+    assert "holds another run. What differs: " in " ".join(shown.out.split())
+    assert kgqa(*WORDS, "run.restart=true").code == 0
 
 
 def test_a_saved_run_can_be_checked(kgqa: Kgqa, finished: Path) -> None:

@@ -370,7 +370,7 @@ def test_a_run_folder_in_place_of_its_run_yaml(words: list[str], finished: Path,
 
 
 def test_scoring_a_folder_without_a_complete_run(finished: Path, kgqa: Kgqa, tmp_path: Path) -> None:
-    assert kgqa("score", "nowhere").sentence == "nowhere is not a run folder: it has no run.yaml"
+    assert kgqa("score", "nowhere").sentence == "nowhere is not a run folder: it does not exist (see kgqa ls)"
     shutil.copytree(finished, tmp_path / "half")
     (tmp_path / "half" / "summary.json").unlink()
     shutil.rmtree(tmp_path / "half" / "traces")

@@ -100,8 +100,8 @@ def test_help(words: str, kgqa: Kgqa) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("nowhere", "nowhere is not a run folder: it has no run.yaml"),
-        ("run nowhere", "nowhere is not a run folder: it has no run.yaml"),
+        ("nowhere", "nowhere is not a run folder: it does not exist (see kgqa ls)"),
+        ("run nowhere", "nowhere is not a run folder: it does not exist (see kgqa ls)"),
         ("output=x.html", "name what to read: kgqa report RUN"),
         ("run outptu=x.html", "unknown key 'outptu'. Did you mean 'output'?"),
         ("run output=no/such/folder.html", "output=no/such/folder.html cannot be written: No such file or directory"),

@@ -38,7 +38,7 @@ def test_a_run_that_has_lost_its_first_file_is_not_skipped(runs: list[str], kgqa
 
 
 def test_a_misspelled_run_is_not_skipped(runs: list[str], kgqa: Kgqa) -> None:
-    assert kgqa("report", "runs/a", "runs/c").sentence == "runs/c is not a run folder: it has no run.yaml"
+    assert kgqa("report", "runs/a", "runs/c").sentence == "runs/c is not a run folder: it does not exist (see kgqa ls)"
 
 
 def test_words_without_a_run_are_an_error(runs: list[str], kgqa: Kgqa) -> None:

@@ -92,4 +92,4 @@ def test_collecting_a_dataframe_of_a_run_names_the_damaged_file(tmp_path: Path) 
     contents[len(contents) // 5] ^= 1
     shard.write_bytes(contents)
     with pytest.raises(UserError, match=r"shard-00000.parquet cannot be read as a shard"):
-        run.questions.collect()
+        open_run(run).questions.collect()

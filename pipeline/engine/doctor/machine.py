@@ -21,8 +21,9 @@ from upath import UPath
 
 from pipeline import config
 from pipeline.engine.doctor.finding import Finding, ok, problem, warning
-from pipeline.engine.run import Configuration, run_dir
-from pipeline.errors import StorageError
+from pipeline.engine.run import Configuration, read_resumable, run_dir
+from pipeline.errors import StorageError, UserError
+from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import write_whole
 
 _PACKAGES = (
@@ -95,9 +96,20 @@ def _two_of_faiss(installed: Mapping[str, str]) -> Iterator[Finding]:
 
 
 async def run_folder(configuration: Configuration) -> list[Finding]:
-    """Check that the run folder can be created, written durably and locked, and the free space."""
+    """Check that the run folder can be created, written durably and locked, the free space, and for another run."""
     folder = run_dir([configuration])
-    return _on_disk(folder) if isinstance(folder, Path) else _in_store(folder)
+    found = _on_disk(folder) if isinstance(folder, Path) else _in_store(folder)
+    return [*found, *_other_run(configuration, RunFolder(folder))]
+
+
+def _other_run(configuration: Configuration, folder: RunFolder) -> Iterator[Finding]:
+    """Find results in the folder that do not belong to the configuration, so that its run would be refused."""
+    if configuration.config["run"]["restart"]:
+        return
+    try:
+        read_resumable(folder, [configuration])
+    except UserError as error:
+        yield from problem("run folder", str(error), "Or name a run.dir of its own.")
 
 
 def _in_store(folder: UPath) -> list[Finding]:
