@@ -94,19 +94,23 @@ def complete(words: Sequence[str]) -> int:
                 said = io.StringIO()
                 with redirect_stdout(said):
                     running.shell_completion(name, list(words))
-                print(" ".join(_taken(said.getvalue().split(), name)) if querying else said.getvalue())
+                print(_taken(said.getvalue(), name) if querying else said.getvalue())
     except config.HYDRA_ERRORS as error:
         if not querying:  # a shell shows what a query prints below the line that the user types
             raise UserError(f"--shell-completion: {' '.join(str(error).split())}") from None
     return 0
 
 
-def _taken(offers: Sequence[str], name: str) -> list[str]:
-    """Return the offers of Hydra that the command with this file of `conf/` takes: Hydra offers all groups."""
+def _taken(offers: str, name: str) -> str:
+    """Return the offers of Hydra that the command with this file of `conf/` takes: Hydra offers all groups.
+
+    They are separated as Hydra does it for the shell: by spaces, or one on a line.
+    """
     from pipeline import config
 
     known = {re.split(r"[./]", key)[0] for key in config.keys_of(name)}
-    return [offer for offer in offers if re.split(r"[./=]", offer)[0] in {*known, "hydra"}]
+    taken = [offer for offer in offers.split() if re.split(r"[./=]", offer)[0] in {*known, "hydra"}]
+    return ("\n" if "\n" in offers.strip() else " ").join(taken)
 
 
 def _name_of_query() -> str | None:

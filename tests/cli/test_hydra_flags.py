@@ -209,3 +209,12 @@ def test_bash_completes_a_choice(environment: dict[str, str], tmp_path: Path) ->
     path = {**environment, "PATH": f"{tmp_path}:{environment['PATH']}"}
     ended = subprocess.run(["bash", "-c", session], env=path, capture_output=True, text=True, check=True)
     assert ended.stdout.split() == ["llm=oracle"]
+
+
+def test_only_what_the_command_takes_is_offered(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMP_LINE", "kgqa ls ")
+    offered = kgqa("--shell-completion", "query=bash").out.split()
+    monkeypatch.setenv("COMP_LINE", "kgqa ls ")
+    assert kgqa("--shell-completion", "query=fish").out.splitlines() == offered, "one on a line"
+    assert "tag=" in offered
+    assert not [each for each in offered if each.startswith(("method", "llm", "dataset"))]

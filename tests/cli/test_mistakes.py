@@ -554,3 +554,10 @@ def test_questions_that_cannot_be_read_leave_no_run_folder(kgqa: Kgqa, tmp_path:
     words = ("dataset=custom", "dataset.triples=facts.tsv", "dataset.questions=q.jsonl", "llm=oracle", "run.dir=run")
     assert "topic_entities" in kgqa("evaluate", *words).sentence
     assert not (tmp_path / "run").exists()
+
+
+def test_a_database_is_not_built_in_a_folder_that_is_in_use(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/notes.txt").write_text("mine")
+    said = kgqa("graph", "serve", "dataset.triples=2000", "database=full").sentence
+    assert said == "database=full is no folder with a virtuoso.db, and is not empty: name a new folder"
