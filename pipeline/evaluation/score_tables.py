@@ -137,9 +137,10 @@ def score_table(summaries: Sequence[ConfigurationSummary]) -> Table:
 
 def sweep_table(summaries: Sequence[ConfigurationSummary]) -> FittingTable:
     """Build a table with one line per configuration: varying keys, scores, and the costs as if it had run alone."""
-    columns = _sweep_columns(summaries)
+    keys = key_columns(list(map(_values_by_key, summaries)))
+    columns = _sweep_columns(summaries, keys)
     caption = _caption(summaries, "next to the scores")
-    if any(_ABSENT in cells for cells in _keys(summaries).values()):
+    if any(_ABSENT in cells for cells in keys.values()):
         caption.append(f"{_ABSENT} in the column of a key: this configuration does not set it, and has the default")
 
     def build(left_out: Sequence[str]) -> Table:
@@ -162,8 +163,10 @@ def sweep_table(summaries: Sequence[ConfigurationSummary]) -> FittingTable:
     return FittingTable(build, optional[:1] if SHARED_COLUMN in columns else optional)
 
 
-def _sweep_columns(summaries: Sequence[ConfigurationSummary]) -> dict[str, list[Text]]:
-    """Return the cells of each column of `sweep_table`."""
+def _sweep_columns(
+    summaries: Sequence[ConfigurationSummary], keys: Mapping[str, Sequence[str]]
+) -> dict[str, list[Text]]:
+    """Return the cells of each column of `sweep_table`; `keys` are those of the keys that vary."""
     labels = {summary.label for summary in summaries}
     of_all = labels.pop() if len(labels) == 1 else None
     counts = {summary.questions for summary in summaries}
@@ -176,7 +179,7 @@ def _sweep_columns(summaries: Sequence[ConfigurationSummary]) -> dict[str, list[
     ]
     columns = {"#": [Text(str(each.number)) for each in summaries]}
     columns[f"method ({of_all})" if of_all else "method"] = names
-    columns |= {heading: list(map(Text, cells)) for heading, cells in _keys(summaries).items()}
+    columns |= {heading: list(map(Text, cells)) for heading, cells in keys.items()}
     if len(counts) > 1:  # several datasets, or configurations stopped early
         columns["questions"] = [Text(f"{each.questions:,}") for each in summaries]
     if any(each.failed for each in summaries):
@@ -189,10 +192,6 @@ def _sweep_columns(summaries: Sequence[ConfigurationSummary]) -> dict[str, list[
     for name, heading in COSTS.items():
         columns[heading] = [Text(f"{each.counters[name] / each.answered:,.1f}") for each in summaries]
     return columns
-
-
-def _keys(summaries: Sequence[ConfigurationSummary]) -> dict[str, list[str]]:
-    return key_columns(list(map(_values_by_key, summaries)))
 
 
 def _without_interval(cell: Text) -> Text:
