@@ -29,11 +29,12 @@ def suggestion(word: str) -> str:
     return f" Did you mean '{word}'?"
 
 
-def similar_key(name: str, keys: Sequence[str]) -> str | None:
-    """Return the key whose last name is most similar to a name; if none is, the one that ends so after a `_`."""
+def did_you_mean_key(name: str, keys: Sequence[str], prefix: str = "") -> str:
+    """Return the same sentence for the key whose last name is most similar; if none is, that ends so after a `_`."""
     names = {key.rpartition(".")[2]: key for key in reversed(keys)}
     ends = {end: key for full, key in names.items() for end in _ends(full)}
-    return _closest(name, names) or _closest(name, ends, cutoff=0.75)
+    found = _closest(name, names) or _closest(name, ends, cutoff=0.75)
+    return suggestion(prefix + found) if found else ""
 
 
 def _closest(word: str, known: Mapping[str, str], cutoff: float = 0.6) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.suggestions import closest, similar_key
+from pipeline.suggestions import closest, did_you_mean_key
 
 KEYS = ["method.beam_width", "method.frontier_per_layer", "run.limit"]
 
@@ -28,4 +28,4 @@ def test_a_word_is_not_taken_for_one_with_another_number(word: str, found: str |
     ],
 )
 def test_a_short_word_must_be_much_like_the_end_of_a_key(word: str, key: str | None) -> None:
-    assert similar_key(word, KEYS) == key
+    assert did_you_mean_key(word, KEYS) == (f" Did you mean '{key}'?" if key else "")

@@ -12,7 +12,7 @@ from pipeline.cli.run_output import exit_code, run_figures, run_notes
 from pipeline.console import Console
 from pipeline.engine.run import compose_configurations, execute, run_dir
 from pipeline.errors import UserError
-from pipeline.papers.ablation_effects import Effect, effect_table, measured_effects
+from pipeline.papers.ablation_effects import Effect, effect_columns, effect_table, measured_effects
 from pipeline.papers.ablations import ABLATIONS
 from pipeline.traces.folder import RunFolder
 
@@ -41,7 +41,13 @@ def run(arguments: Arguments) -> Output:
             "SRP ran without references in every row: set retrieval.reference_base to a file of kgqa build-references"
         )
     figures = {**run_figures(folder, summaries), "effects": [_effect_figures(effect, numbers) for effect in found]}
-    return Output(figures, [effect_table(found, summaries, numbers)], notes, exit_code=exit_code(folder))
+    return Output(
+        figures,
+        [effect_table(found, summaries, numbers)],
+        notes,
+        exit_code=exit_code(folder),
+        full_tables=[effect_columns(found, summaries, numbers)],
+    )
 
 
 def _effect_figures(effect: Effect, numbers: Mapping[str, int]) -> dict[str, Any]:

@@ -76,7 +76,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
         "ablations": Command(
             "ablations:run",
             "run a method without each of its parts, next to the published effects",
-            usage="method=srp|arg|parog|r3 [group=choice] [key=value] …",
+            usage="method=METHOD [group=choice] [key=value] …",
             resumes=True,
             writes_tables=True,
         ),

@@ -87,36 +87,39 @@ def complete(words: Sequence[str]) -> int:
     from pipeline import config
 
     querying = any(word.startswith("query=") for word in words)
-    name = _name_of_query() if querying else "config"
+    command = _command_of_query() if querying else Command("", "")
     try:
         with config.running_hydra() as running:
-            if name:
+            if command and command.config_name:
                 said = io.StringIO()
                 with redirect_stdout(said):
-                    running.shell_completion(name, list(words))
-                print(_taken(said.getvalue(), name) if querying else said.getvalue())
+                    running.shell_completion(command.config_name, list(words))
+                print(_taken(said.getvalue(), command) if querying else said.getvalue())
     except config.HYDRA_ERRORS as error:
         if not querying:  # a shell shows what a query prints below the line that the user types
             raise UserError(f"--shell-completion: {' '.join(str(error).split())}") from None
     return 0
 
 
-def _taken(offers: str, name: str) -> str:
-    """Return the offers of Hydra that the command with this file of `conf/` takes: Hydra offers all groups.
+def _taken(offers: str, command: Command) -> str:
+    """Return the offers of Hydra that a command takes, for Hydra offers all groups; and the keys of its output.
 
     They are separated as Hydra does it for the shell: by spaces, or one on a line.
     """
     from pipeline import config
 
-    known = {re.split(r"[./]", key)[0] for key in config.keys_of(name)}
+    known = {re.split(r"[./]", key)[0] for key in config.keys_of(command.config_name or "config")}
     taken = [offer for offer in offers.split() if re.split(r"[./=]", offer)[0] in {*known, "hydra"}]
+    last = os.environ["COMP_LINE"].split(" ")[-1]
+    outputs = (f"{key}={'true' if value is False else ''}" for key, value in command.output_keys.items())
+    taken += [word for word in outputs if word.startswith(last)]
     return ("\n" if "\n" in offers.strip() else " ").join(taken)
 
 
-def _name_of_query() -> str | None:
-    """Return the file of `conf/` for the command in `COMP_LINE`, and leave there the words that Hydra can read.
+def _command_of_query() -> Command | None:
+    """Return the command in `COMP_LINE`, and leave there the words that Hydra can read.
 
-    While the command is not complete, print what its next word may be, and return None.
+    While the command is not complete, print what its next word may be, and return None. The same for a flag.
     """
     *words, last = os.environ.get("COMP_LINE", "").split(" ")[1:] or [""]
     words = list(filter(None, words))
@@ -125,6 +128,7 @@ def _name_of_query() -> str | None:
         followed = (each.split() for each in COMMANDS if each.split()[: len(words)] == words)
         print("\n".join(dict.fromkeys(each[len(words)] for each in followed)))
         return None
-    overrides = [word for word in words if "=" in word and not word.startswith("json=")]
+    command = COMMANDS[name]
+    overrides = [word for word in words if "=" in word and word.partition("=")[0] not in command.output_keys]
     os.environ["COMP_LINE"] = " ".join(["kgqa", *overrides, last])
-    return None if last.startswith("-") else COMMANDS[name].config_name
+    return None if last.startswith("-") else command

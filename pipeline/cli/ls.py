@@ -300,7 +300,7 @@ def _names(names: Sequence[str], kind: str, separator: str = "+") -> str:
 
 def _state(run: ListedRun) -> str:
     shards = run.finished_shards
-    return run.state if shards is None else f"{run.state}, {counted(shards, 'shard')}"
+    return run.state if shards is None else f"{run.state}, {counted(shards, 'shard')} finished"
 
 
 def _score(run: ListedRun, form: str) -> str:

@@ -126,7 +126,7 @@ def _write(
     for title, lines in sections:
         text += [
             f"## {title}\n",
-            f"{unit_text(lines).capitalize()}, {interval_text(lines)}.\n",
+            f"Numbers are in {unit_text(lines)}, {interval_text(lines)}.\n",
             _line(HEADINGS),
             _line(["---"] * len(HEADINGS)),
         ]

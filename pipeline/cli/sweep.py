@@ -198,6 +198,8 @@ def read_configurations(path: Path) -> Iterator[list[str]]:
             f"{path} describes a run or a sweep that has begun: {kgqa('evaluate', path)} continues it. To start a "
             "sweep, name a file of configurations"
         )
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a file of configurations. {kgqa('ls', path)} lists the runs in it")
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:

@@ -31,7 +31,7 @@ from pipeline.config.overrides import not_an_override, wrong_flag
 from pipeline.config.yaml_files import check_yaml
 from pipeline.errors import UserError
 from pipeline.renames import current_config, current_override
-from pipeline.suggestions import did_you_mean, similar_key, suggestion
+from pipeline.suggestions import did_you_mean, did_you_mean_key, suggestion
 from pipeline.text import load_yaml
 from pipeline.types import DatasetKind
 
@@ -416,7 +416,8 @@ def _missing_group(key: str, groups: Collection[str]) -> str | None:
     group = key.partition(".")[0]
     if group in groups or not (conf_dir() / group).is_dir():
         return None
-    return f"this command has no group '{group}'. It has {', '.join(sorted(groups)) or 'none'}."
+    own = f"It has {', '.join(sorted(groups))}." if groups else "--help lists its keys."
+    return f"this command has no group '{group}'. {own}"
 
 
 def keys_of_choices(group: str) -> dict[str, dict[str, Any]]:
@@ -436,5 +437,6 @@ def _suggestion(key: str, known: Sequence[str]) -> str:
     elsewhere = sorted(
         (full for full in known if full.endswith(f".{name}")), key=lambda full: not full.startswith("run.")
     )
-    found = elsewhere[0] if elsewhere and not rest else similar_key(name, of_section) or next(iter(elsewhere), None)
-    return suggestion(found) if found else ""
+    of_other_section = suggestion(elsewhere[0]) if elsewhere else ""
+    similar = did_you_mean_key(name, of_section)
+    return similar or of_other_section if rest else of_other_section or similar

@@ -20,7 +20,7 @@ from pipeline.config.secrets import refuse_secrets
 from pipeline.errors import UserError
 from pipeline.imports import import_named
 from pipeline.renames import current_target
-from pipeline.suggestions import similar_key, suggestion
+from pipeline.suggestions import did_you_mean_key
 
 T = TypeVar("T")
 
@@ -180,9 +180,8 @@ def _users_own(component: Callable[..., Any]) -> str:
 def _unknown_key(key: str, known: Sequence[str], owner: str = "") -> str:
     """Return the sentence about a dotted key whose section, or `owner`, has other keys, with the nearest of them."""
     section, dot, name = key.rpartition(".")
-    similar = similar_key(name, known)
     missing = f": {owner} has no parameter '{name}'" if owner else ""
-    return f"unknown key '{key}'{missing}.{suggestion(f'{section}{dot}{similar}') if similar else ''}"
+    return f"unknown key '{key}'{missing}.{did_you_mean_key(name, known, section + dot)}"
 
 
 def _import_remedy(error: Exception, target: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.engine.shard import FinishedRows
+from pipeline.engine.worker_reports import FinishedRows
 from pipeline.errors import UserError
 from pipeline.text import counted
 

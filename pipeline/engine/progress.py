@@ -17,7 +17,7 @@ from rich.text import Text
 
 from pipeline.console import Console
 from pipeline.engine.components import Backends
-from pipeline.engine.shard import LONG_CALL_S, FinishedRows, LongCalls
+from pipeline.engine.worker_reports import LONG_CALL_S, FinishedRows, LongCalls
 from pipeline.evaluation.score_tables import percent
 from pipeline.evaluation.statistics import wilson
 from pipeline.text import counted, printable
@@ -111,7 +111,7 @@ class _Bar(Progress):
 class RunProgress:
     """Shows rate, time left and the Hits@1 of the finished questions; of a sweep, that of the leading configurations.
 
-    A mean over different configurations would be the score of none. The score is named `Hits@1 of 40 finished`: short
+    A mean over different configurations would be the score of none. The score is named `Hits@1 of 40 so far`: short
     questions finish first, so it is that of the run only at its end.
     A bar on a terminal; otherwise, as in the log of a cluster's job, a plain line from time to time.
     """
@@ -219,7 +219,7 @@ class RunProgress:
         if self._names or not self.sum.scored:
             return ""
         new = " new" if self._done else ""
-        return f"Hits@1 of {self.sum.scored:,}{new} finished {percent(self.sum.hits / self.sum.scored)}"
+        return f"Hits@1 of {self.sum.scored:,}{new} so far {percent(self.sum.hits / self.sum.scored)}"
 
     @property
     def _draws(self) -> bool:

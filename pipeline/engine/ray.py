@@ -22,8 +22,9 @@ from pipeline.engine.metrics import emit_through_ray
 from pipeline.engine.open_shards import most_open_shards, shards_that_fit
 from pipeline.engine.progress import RunProgress
 from pipeline.engine.scheduler import Lease, Scheduler
-from pipeline.engine.shard import FinishedRows, Rounds, Shard
+from pipeline.engine.shard import Rounds, Shard
 from pipeline.engine.worker import Worker
+from pipeline.engine.worker_reports import FinishedRows
 from pipeline.engine.worker_restarts import WorkerSlot, result_of
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder

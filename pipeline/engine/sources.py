@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import marshal
+import os
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,12 +30,14 @@ _CLIENTS = f"{__name__.partition('.')[0]}.llm"
 class _Imported(NamedTuple):
     """A module of the user's as this process has imported it."""
 
-    spec: object
+    spec: ModuleSpec
     digest: str
 
 
 _imported: dict[str, _Imported] = {}
 """The modules that runs of this process have used."""
+_HEADER = 16
+"""Bytes before the code in a compiled file."""
 _Belongs = Callable[[Path, Path, str, str], bool]
 """Whether a file belongs to the one that imports it: both files, and the names of both modules."""
 
@@ -59,14 +64,31 @@ def refuse_edited(configs: Iterable[Mapping[str, Any]]) -> None:
         if spec is None:  # not imported yet
             continue
         now = _Imported(spec, _digest({module: file}))
-        before = _imported.setdefault(module, now)
-        if before.spec is not spec:
+        before = _imported.get(module)
+        if before is None or before.spec is not spec:
+            is_edited = not _is_as_compiled(spec, file)
+        else:
+            is_edited = before.digest != now.digest
+        if not is_edited:
             _imported[module] = now
-        elif before.digest != now.digest:
+        else:
             raise UserError(
                 f"{file} has changed since Python imported it, and the old code would run: start Python again (in a "
                 f"notebook, restart the kernel), or call importlib.reload({module})"
             )
+
+
+def _is_as_compiled(spec: ModuleSpec, file: Path) -> bool:
+    """Whether a file still has the code that Python compiled when it imported the module.
+
+    Python keeps compiled code in `__pycache__`. Where it does not, an edit before the first run is not noticed.
+    """
+    compiled = Path(spec.cached or "")
+    writes = isinstance(spec.loader, SourceFileLoader) and not sys.dont_write_bytecode
+    if not writes or not compiled.is_file() or not os.access(compiled.parent, os.W_OK):
+        return True
+    source = compile(file.read_bytes(), file, "exec", dont_inherit=True)
+    return bool(marshal.loads(compiled.read_bytes()[_HEADER:]) == source)  # noqa: S302 - Python runs this file as well
 
 
 def _user_modules(resolved: Mapping[str, Any]) -> dict[str, str]:

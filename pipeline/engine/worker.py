@@ -22,8 +22,9 @@ from pipeline.engine.metrics import Emit, Recorder
 from pipeline.engine.missing_nodes import count_missing_nodes
 from pipeline.engine.open_shards import OpenShards
 from pipeline.engine.question import ConfigurationRuntime, duplicate_row, run_question
-from pipeline.engine.shard import LONG_CALL_S, FinishedRows, LongCalls, Shard
+from pipeline.engine.shard import Shard
 from pipeline.engine.short_pauses import short_pauses
+from pipeline.engine.worker_reports import LONG_CALL_S, FinishedRows, LongCalls
 from pipeline.errors import KgqaError, StorageError
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.prompt import Completion, Template

@@ -19,7 +19,7 @@ from pipeline.evaluation.configuration_summary import (
     Group,
     differing_overrides,
 )
-from pipeline.evaluation.paper_metrics import paper_metrics_of
+from pipeline.evaluation.paper_metrics import ROG_F1, ROG_F1_ABOVE_1, paper_metrics_of
 from pipeline.evaluation.retrievers import departures_label, retriever_lines
 from pipeline.evaluation.simulated import simulated_lines
 from pipeline.evaluation.statistics import Estimate
@@ -119,7 +119,8 @@ def score_table(summaries: Sequence[ConfigurationSummary]) -> Table:
     """Build a table with one row per configuration: standard scores, paper metrics, costs."""
     differing = differing_overrides([summary.overrides for summary in summaries])
     reflections = [line for line in map(_reflection, summaries, differing) if line]
-    table = plain_table(None, "\n".join([*_caption(summaries, "below the scores"), *reflections]))
+    above = [ROG_F1_ABOVE_1] if any(_is_rog_f1_above_1(summary) for summary in summaries) else []
+    table = plain_table(None, "\n".join([*_caption(summaries, "below the scores"), *reflections, *above]))
     table.padding = 0  # five scores with intervals then leave room for a name in 80 columns
     table.add_column("method", overflow="fold", min_width=_METHOD_WIDTH)
     for heading in (*SCORE_HEADINGS.values(), "as its paper counts"):
@@ -295,6 +296,12 @@ def _paper_metrics(summary: ConfigurationSummary) -> Text:
     names = ("rouge_l",) if _is_grbench(summary) else paper_metrics_of(summary.method)
     cells = [_named(summary, name, name.removeprefix("compat_")) for name in names]
     return Text("\n").join(cells) if cells else Text(_ABSENT)
+
+
+def _is_rog_f1_above_1(summary: ConfigurationSummary) -> bool:
+    """Return whether the table shows an F1 above 100 %, or an interval that ends there."""
+    score = summary.scores.get(ROG_F1) if ROG_F1 in paper_metrics_of(summary.method) else None
+    return score is not None and score.high > 1
 
 
 def _standard(summary: ConfigurationSummary, name: str) -> Text:

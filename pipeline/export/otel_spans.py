@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
@@ -19,7 +20,7 @@ from urllib.request import Request, urlopen
 import orjson
 
 from pipeline.analysis.question_trace import StepTrace
-from pipeline.errors import ServiceError
+from pipeline.errors import ServiceError, UserError
 from pipeline.export.exported_run import VERSION, ExportedConfiguration, ExportedQuestion, local_folder
 from pipeline.text import counted
 from pipeline.traces.storage import writing
@@ -30,14 +31,18 @@ _ERROR = 2
 _BATCH = 16
 """Questions in one request."""
 _TIMEOUT_S = 30.0
+_ADDRESS = re.compile(r"[\w.-]+:\d+(/.*)?")
+"""A host with a port."""
 _HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 
 
 def write(exported: ExportedConfiguration, output: str) -> Iterator[str]:
     """Write `RUN-N.jsonl` into a folder, one question per line, or send the spans to the collector at a URL.
 
-    Raises ServiceError if the collector refuses them.
+    Raises ServiceError if the collector refuses them, and UserError for the address of a collector that is no URL.
     """
+    if _ADDRESS.fullmatch(output):
+        raise UserError(f"output={output} is the address of a collector: write output=http://{output}")
     if output.startswith(("http://", "https://")):
         yield _send(exported, output)
         return

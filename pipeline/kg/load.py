@@ -246,4 +246,7 @@ def _post(block: bytes, endpoint: str, timeout_s: float | None) -> None:
                 f"{endpoint} did not answer within kg.timeout_s={timeout_s} seconds: check that the server works, or "
                 "allow it more time"
             ) from None
-        raise UserError(f"{endpoint} cannot be reached: {error}") from None
+        reason = getattr(error, "reason", error)
+        raise UserError(
+            f"{endpoint} cannot be reached ({reason}): start the server, or set kg.endpoints to its URL"
+        ) from None

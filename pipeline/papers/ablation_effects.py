@@ -97,26 +97,59 @@ def effect_table(
     effects: Sequence[Effect], summaries: Sequence[ConfigurationSummary], numbers: Mapping[str, int]
 ) -> Table:
     """Build a table with a row per ablation and score: score of base and ablation, difference, published difference."""
+    table = _empty_table(summaries, "#0 is configuration 0 of the run")
+    table.add_column("ablation", overflow="fold", min_width=16)
+    table.add_column("score", overflow="fold", min_width=9)
+    for heading in ("with → without", "difference", "published"):
+        table.add_column(heading, no_wrap=True)
+    for ablation, rows in groupby(effects, key=lambda effect: effect.ablation):
+        base, other = (summaries[numbers[preset]] for preset in (ablation.base, ablation.preset))
+        below = f"\n#{base.number} → #{other.number}: {_calls(base)} → {_calls(other)} calls"
+        for index, effect in enumerate(rows):
+            part = Text() if index else Text(ablation.part).append(below, "dim")
+            table.add_row(part, *_cells(effect))
+        table.add_section()
+    return table
+
+
+def effect_columns(
+    effects: Sequence[Effect], summaries: Sequence[ConfigurationSummary], numbers: Mapping[str, int]
+) -> Table:
+    """Build the same table with one value in each cell, for files."""
+    table = _empty_table(summaries, "#: the numbers of the configurations in the run; calls per question")
+    table.add_column("ablation")
+    table.add_column("score")
+    for heading in ("# with", "# without", "with", "without", "difference", "published low", "published high"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict")
+    for heading in ("calls with", "calls without"):
+        table.add_column(heading, justify="right")
+    for effect in effects:
+        base, other = (summaries[numbers[preset]] for preset in (effect.ablation.base, effect.ablation.preset))
+        extremes = (min(effect.published), max(effect.published)) if effect.published else ()
+        table.add_row(
+            effect.ablation.part,
+            _heading(effect),
+            *(str(each.number) for each in (base, other)),
+            *(f"{100 * score:.1f}" for score in (effect.base, effect.other)),
+            f"{_points(effect.difference.mean)} {_interval(effect)}",
+            *([f"{value:+.1f}" for value in extremes] or ["–", "–"]),
+            effect.verdict,
+            *map(_calls, (base, other)),
+        )
+    return table
+
+
+def _empty_table(summaries: Sequence[ConfigurationSummary], numbers: str) -> Table:
+    """Return a table without columns, whose caption ends with what the numbers of configurations are."""
     first = summaries[0]
     label = f" ({first.label})" if first.label else ""
     title = f"Ablations of {first.method}{label} on {first.dataset}, {counted(first.questions, 'question')}"
     caption = (
         f"percent and percentage points, {first.confidence:.0%} paired bootstrap intervals; published: range over the "
-        "paper's datasets"
+        f"paper's datasets; {numbers}"
     )
-    table = plain_table(title, "\n".join([caption, *retriever_lines(summaries)]))
-    table.add_column("ablation", overflow="fold", min_width=16)
-    table.add_column("score", overflow="fold", min_width=9)
-    for heading in ("with → without", "difference", "published"):
-        table.add_column(heading, no_wrap=True)
-    calls = {summary.number: summary.counters["llm_calls"] / summary.questions for summary in summaries}
-    for ablation, rows in groupby(effects, key=lambda effect: effect.ablation):
-        costs = f"\n{calls[numbers[ablation.base]]:.1f} → {calls[numbers[ablation.preset]]:.1f} calls"
-        for index, effect in enumerate(rows):
-            part = Text() if index else Text(ablation.part).append(costs, "dim")
-            table.add_row(part, *_cells(effect))
-        table.add_section()
-    return table
+    return plain_table(title, "\n".join([caption, *retriever_lines(summaries)]))
 
 
 def _figures_of_base(figure: Figure, preset: str) -> list[Figure]:
@@ -132,13 +165,29 @@ def _figures_of_base(figure: Figure, preset: str) -> list[Figure]:
 
 
 def _cells(effect: Effect) -> tuple[str | Text, ...]:
-    change = effect.difference
-    interval = f"\n{100 * change.low:+.1f} … {100 * change.high:+.1f}"
     extremes = (min(effect.published), max(effect.published)) if effect.published else ()
     published = " … ".join(dict.fromkeys(f"{value:+.1f}" for value in extremes)) or "–"
     return (
-        SCORE_HEADINGS.get(effect.score, effect.score.removeprefix("compat_")),
+        _heading(effect),
         f"{100 * effect.base:.1f} → {100 * effect.other:.1f}",
-        Text(f"{100 * change.mean:+.1f}").append(interval, "dim"),
+        Text(_points(effect.difference.mean)).append(f"\n{_interval(effect)}", "dim"),
         Text(published).append(f"\n{effect.verdict}", "dim"),
     )
+
+
+def _heading(effect: Effect) -> str:
+    return SCORE_HEADINGS.get(effect.score, effect.score.removeprefix("compat_"))
+
+
+def _interval(effect: Effect) -> str:
+    return f"{_points(effect.difference.low)}…{_points(effect.difference.high)}"
+
+
+def _points(share: float) -> str:
+    """Return a difference of shares in percentage points."""
+    return f"{100 * share:+.1f}"
+
+
+def _calls(summary: ConfigurationSummary) -> str:
+    """Return the calls of a question."""
+    return f"{summary.counters['llm_calls'] / summary.questions:.1f}"

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
+from pipeline.evaluation.paper_metrics import ROG_F1, ROG_F1_ABOVE_1
 from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.evaluation.simulated import not_a_model
 from pipeline.evaluation.statistics import Estimate, estimate_mean, mean_over_seeds
@@ -140,7 +141,9 @@ def by_table(figures: Sequence[ReproducedFigure], labels: str) -> Iterator[tuple
 
 def full_table(title: str, figures: Sequence[ReproducedFigure]) -> Table:
     """Build a published table with every row that was run or cannot be run, as `reproduction.md` has it."""
-    caption = f"{unit_text(figures)}, {interval_text(figures)}; gap: ours minus the paper's, in the same unit"
+    caption = (
+        f"numbers in {unit_text(figures)}, {interval_text(figures)}; gap: ours minus the paper's, in the same unit"
+    )
     table = plain_table(title, caption)
     for number, heading in enumerate(HEADINGS):
         table.add_column(heading, justify="left" if number < 3 else "right", overflow="fold")
@@ -152,7 +155,7 @@ def full_table(title: str, figures: Sequence[ReproducedFigure]) -> Table:
 def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
     """Build the terminal table: a line for each paper's own method on each whole dataset that was run."""
     shown = [each for group in _main_results(figures) for each in group]
-    caption = f"percent, {interval_text(shown)}; under `paper`: weakest to best model"
+    caption = f"{unit_text(shown)}, {interval_text(shown)}; under `paper`: weakest to best model"
     caption = "\n".join([caption, *_retriever_lines(figures)])
     table = plain_table(f"the papers' own methods, answered by {labels}", caption, padding=0)
     for number, heading in enumerate(("method", *HEADINGS[1:-1])):
@@ -171,8 +174,10 @@ def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
 
 def unit_text(figures: Sequence[ReproducedFigure]) -> str:
     """Say what the numbers of a published table are in."""
-    costs = any(each.figure.cost for each in figures)
-    return "per question, in the unit that the metric names" if costs else "percent"
+    if any(each.figure.cost for each in figures):
+        return "the unit that the metric names, per question"
+    above = any(each.figure.score == ROG_F1 and each.measured and each.measured.high > 100 for each in figures)
+    return f"percent ({ROG_F1_ABOVE_1})" if above else "percent"
 
 
 def interval_text(figures: Sequence[ReproducedFigure]) -> str:

@@ -27,7 +27,8 @@ from pipeline.datasets.webqsp import WebQSP
 from pipeline.engine.components import Backends
 from pipeline.engine.progress import Pace, RunProgress, _Rate, _TimeLeft, standings
 from pipeline.engine.rejections import Rejections
-from pipeline.engine.shard import FinishedRows, LongCalls, Part, count_rows
+from pipeline.engine.shard import Part, count_rows
+from pipeline.engine.worker_reports import FinishedRows, LongCalls
 from pipeline.errors import UserError
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.types import Rejected
@@ -52,7 +53,7 @@ def test_the_bar_shows_the_number_of_questions_and_the_running_score() -> None:
         8, FinishedRows(questions=2, hits=2.0, scored=2), FinishedRows(questions=2, hits=0.0, scored=1, failed=1)
     )
     assert "4/8" in text
-    assert "Hits@1 of 3 finished 66.7" in text
+    assert "Hits@1 of 3 so far 66.7" in text
 
 
 def test_rows_that_could_not_be_read_are_not_missing_at_the_end() -> None:
@@ -74,7 +75,7 @@ def test_the_bar_of_a_resumed_run_begins_with_what_is_done() -> None:
         run_progress.on_progress(FinishedRows(questions=1, hits=0.0, scored=1))
         run_progress.on_complete()
     assert text.getvalue().startswith("questions 8/8 · ")
-    assert "Hits@1 of 3 new finished 33.3" in text.getvalue()
+    assert "Hits@1 of 3 new so far 33.3" in text.getvalue()
 
 
 def test_a_sweep_has_no_score_of_all_its_configurations_together() -> None:
@@ -104,8 +105,8 @@ def test_without_a_terminal_plain_lines_show_the_progress(monkeypatch: pytest.Mo
     monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
     first, second, last = shown(2000, *parts, terminal=False).splitlines()
     assert first.startswith("questions 2/2,000 · ")
-    assert first.endswith("/s · Hits@1 of 2 finished 100")
-    assert second.endswith(" · Hits@1 of 3 finished 66.7 · 1 failed")
+    assert first.endswith("/s · Hits@1 of 2 so far 100")
+    assert second.endswith(" · Hits@1 of 3 so far 66.7 · 1 failed")
     assert last.startswith("questions 4/2,000 · ")
 
 

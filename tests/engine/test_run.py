@@ -21,8 +21,9 @@ from rich.console import Console
 from pipeline import config
 from pipeline.config import default
 from pipeline.engine.run import Configuration, execute
-from pipeline.engine.shard import FinishedRows, Shard
+from pipeline.engine.shard import Shard
 from pipeline.engine.worker import Worker
+from pipeline.engine.worker_reports import FinishedRows
 from pipeline.errors import StorageError, UserError
 from pipeline.llm.prompt import Call, Completion
 from pipeline.simulation.oracle import QuestionOracle

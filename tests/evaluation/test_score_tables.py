@@ -40,6 +40,13 @@ def printed(table: Table, width: int = 200) -> str:
     return console.export_text()
 
 
+@pytest.mark.parametrize(("high", "said"), [(1.2, True), (0.9, False)])
+def test_an_f1_above_100_is_explained(high: float, said: bool) -> None:
+    scores = {"hits_at_1": HALF, "compat_rog_hit": HALF, "compat_rog_f1": Estimate(0.8, 0.7, high, 100)}
+    assert ("can exceed 100" in printed(score_table([summary("rog", scores=scores)]))) is said
+    assert "can exceed 100" not in printed(score_table([summary("srp", scores=scores)]))
+
+
 def test_a_score_is_printed_with_its_interval() -> None:
     text = printed(score_table([summary()]))
     assert "50.0" in text

@@ -120,6 +120,13 @@ class Collector(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:4318", "collector.example:4318/v1"])
+def test_an_address_without_a_scheme_is_no_folder(address: str, exported: ExportedConfiguration) -> None:
+    with pytest.raises(UserError, match=rf"is the address of a collector: write output=http://{address}$"):
+        list(write(exported, address))
+    assert not Path(address).exists()
+
+
 def test_spans_are_sent_to_a_collector(exported: ExportedConfiguration, output: Path) -> None:
     Collector.taken, Collector.code = [], 200
     with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:

@@ -122,7 +122,9 @@ def test_a_missing_output_names_the_key(tmp_path):
 
 
 def test_an_unreachable_server_is_named():
-    with pytest.raises(UserError, match=r"http://127\.0\.0\.1:1/sparql cannot be reached"):
+    with pytest.raises(
+        UserError, match=r"http://127\.0\.0\.1:1/sparql cannot be reached .*: start the server, or set kg.endpoints"
+    ):
         load_graph(
             Facts([Triple("a", "b", "c")]), "virtuoso", None, endpoints=["http://127.0.0.1:1/sparql"], reject=refuse
         )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from pipeline.evaluation.statistics import Difference
-from pipeline.papers.ablation_effects import Effect, effect_table, published_effects
+from pipeline.export.table_files import write_tables
+from pipeline.papers.ablation_effects import Effect, effect_columns, effect_table, published_effects
 from pipeline.papers.ablations import Ablation
 from tests.evaluation.test_score_tables import printed, summary
 
@@ -40,6 +43,33 @@ def test_a_score_has_the_heading_of_other_tables() -> None:
     text = printed(effect_table([shown], [first], {"x": 0, "y": 0}), width=80)
     assert "supporte" not in text
     assert all(word in text for word in ["hits", "in", "evidence"])
+
+
+def test_a_file_has_one_value_in_each_cell(tmp_path: Path) -> None:
+    shown = [effect(-0.04, -0.01, (-1.0, -3.0)), effect(-0.5, 0.25, ())]
+    summaries = [summary(number=number, counters={"llm_calls": 10 + number}) for number in (0, 1)]
+    table = effect_columns(shown, summaries, {"y": 0, "x": 1})
+    write_tables([table], str(tmp_path / "effects.csv"))
+    with open(tmp_path / "effects.csv", encoding="utf-8", newline="") as file:
+        first, second = csv.DictReader(file)
+    questions = summaries[0].questions
+    assert first == {
+        "ablation": "w/o part",
+        "score": "F1",
+        "# with": "0",
+        "# without": "1",
+        "with": "50.0",
+        "without": "47.5",
+        "difference": "-2.5",
+        "difference low": "-4.0",
+        "difference high": "-1.0",
+        "published low": "-3.0",
+        "published high": "-1.0",
+        "verdict": "as published",
+        "calls with": f"{10 / questions:.1f}",
+        "calls without": f"{11 / questions:.1f}",
+    }
+    assert (second["published low"], second["published high"], second["difference high"]) == ("", "", "25.0")
 
 
 @pytest.mark.parametrize(

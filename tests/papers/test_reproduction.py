@@ -20,6 +20,7 @@ from pipeline.papers.reproduction import (
     interval_text,
     plan_figures,
     summary_table,
+    unit_text,
 )
 
 DATASETS = {"webqsp": ("dataset=webqsp",), "cwq": None, "grailqa": ("dataset=grailqa",), "grbench_amazon": ("a=b",)}
@@ -87,6 +88,15 @@ def test_the_gap_is_our_score_minus_the_papers() -> None:
     line = ReproducedFigure(figure(value=78.6), ours, Estimate(70.0, 65.0, 75.0, 100), "")
     assert line.gap == pytest.approx(1.4)
     assert cells(line)[-4:] == ("78.6", "70.0 65.0–75.0", "80.0 75.0–84.0", "+1.4")
+
+
+@pytest.mark.parametrize(("high", "said"), [(120.0, True), (90.0, False)])
+def test_an_f1_above_100_is_explained(high: float, said: bool) -> None:
+    measured = Estimate(80.0, 70.0, high, 100)
+    assert (
+        "can exceed 100" in unit_text([ReproducedFigure(figure(score="compat_rog_f1"), measured, None, "")])
+    ) is said
+    assert unit_text([ReproducedFigure(figure(score="f1"), measured, None, "")]) == "percent"
 
 
 def test_a_figure_without_our_score_has_no_gap_but_a_reason() -> None:

@@ -15,7 +15,8 @@ from pipeline.engine.components import Backends
 from pipeline.engine.progress import RunProgress
 from pipeline.engine.ray import run_ray
 from pipeline.engine.scheduler import Scheduler
-from pipeline.engine.shard import FinishedRows, Shard
+from pipeline.engine.shard import Shard
+from pipeline.engine.worker_reports import FinishedRows
 from pipeline.traces.storage import StoragePath
 
 

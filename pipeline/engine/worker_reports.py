@@ -1,0 +1,81 @@
+"""What workers report while a run goes on: the figures of the progress bar (`progress.py`).
+
+A figure of the bar needs a field here, which is summed over the rows of all workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import orjson
+
+from pipeline.text import error_kind
+from pipeline.traces.schema import TraceRow
+
+LONG_CALL_S = 30.0
+"""Seconds of a model call after which the progress bar shows that its question waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRows:
+    """Sums over rows that have finished."""
+
+    questions: int = 0
+    hits: float = 0.0
+    scored: int = 0
+    """Rows with gold answers: the denominator of `hits`."""
+    failed: int = 0
+    loop_lag_s: float = 0.0
+    """The longest time that anything blocked the worker's event loop."""
+    of_configurations: Mapping[int, tuple[float, int]] = field(default_factory=dict)
+    """`hits` and `scored` per configuration."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """Kind of error → one such error of a failed row, with its traceback."""
+    replayed: int = 0
+    """Rows whose calls the run had all made before it went on, which say nothing about its speed."""
+
+    @classmethod
+    def of(cls, row: TraceRow, *, is_replayed: bool = False) -> FinishedRows:
+        """Return the sums of one row."""
+        hit = row.scores.hits_at_1
+        scored = (hit or 0.0, int(hit is not None))
+        failed = row.answer.status == "failed"
+        errors = {error_kind(row.error or ""): _details(row)} if failed else {}
+        of_configurations = {row.configuration: scored}
+        counts = (1, *scored, int(failed))
+        return cls(*counts, of_configurations=of_configurations, errors=errors, replayed=int(is_replayed))
+
+    def __add__(self, other: FinishedRows) -> FinishedRows:
+        of_configurations = dict(self.of_configurations)
+        for configuration, (hits, scored) in other.of_configurations.items():
+            so_far = of_configurations.get(configuration, (0.0, 0))
+            of_configurations[configuration] = (so_far[0] + hits, so_far[1] + scored)
+        return FinishedRows(
+            self.questions + other.questions,
+            self.hits + other.hits,
+            self.scored + other.scored,
+            self.failed + other.failed,
+            max(self.loop_lag_s, other.loop_lag_s),
+            of_configurations,
+            {**other.errors, **self.errors},
+            self.replayed + other.replayed,
+        )
+
+
+class LongCalls(NamedTuple):
+    """The questions of a worker that wait long for a reply of their model, which the progress bar shows."""
+
+    questions: int
+    """Their number."""
+    longest_s: float
+    """Seconds that the longest of their calls has taken so far."""
+    question_id: str
+    """The question that waits for it."""
+
+
+def _details(row: TraceRow) -> str:
+    """Return the traceback of a failed row; its error if there is none."""
+    recorded = [orjson.loads(step.payload) for step in row.steps if step.role == "error" and step.payload]
+    return str(recorded[-1].get("traceback", row.error)).rstrip() if recorded else str(row.error)
