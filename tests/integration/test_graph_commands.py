@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +27,15 @@ from tests.support import KGQA
 pytestmark = pytest.mark.exhaustive
 
 
+class Served(NamedTuple):
+    """A `kgqa graph serve` that has started."""
+
+    process: subprocess.Popen[str]
+    endpoints: list[str]
+    words: str
+    """What it prints before the endpoints: how a run reads its graph."""
+
+
 @pytest.fixture
 def kgqa(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run `kgqa graph …` in an empty folder."""
@@ -37,13 +47,11 @@ def kgqa(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
-def serving(
-    virtuoso_installed: None, tmp_path: Path
-) -> Iterator[Callable[..., tuple[subprocess.Popen[str], list[str]]]]:
+def serving(virtuoso_installed: None, tmp_path: Path) -> Iterator[Callable[..., Served]]:
     """Start `kgqa graph serve …` in an empty folder, and wait for its endpoints."""
     with contextlib.ExitStack() as started:
 
-        def start(*words: str) -> tuple[subprocess.Popen[str], list[str]]:
+        def start(*words: str) -> Served:
             process = subprocess.Popen(
                 [*KGQA, "graph", "serve", "server.memory_gb=0.1", *words],
                 cwd=tmp_path,
@@ -53,8 +61,8 @@ def serving(
             started.enter_context(process)
             started.callback(process.kill)
             for line in process.stdout:
-                if found := re.search(r"kg\.endpoints=\[(.*)\]", line):
-                    return process, found[1].split(",")
+                if found := re.search(r"(.*kg\.endpoints=)\[(.*)\]", line):
+                    return Served(process, found[2].split(","), found[1])
             pytest.fail(f"graph serve ended with {process.wait()}")
 
         yield start
@@ -79,7 +87,7 @@ def wait_until_gone(folder: Path) -> None:
 
 async def test_serve_loads_once_answers_and_leaves_nothing_running(serving, shared_data, tmp_path):
     words = ["dataset=metaqa", f"dataset.path={shared_data / 'metaqa'}", "replicas=2"]
-    process, endpoints = serving(*words)
+    process, endpoints, _ = serving(*words)
     assert len(endpoints) == 2
     assert len(below(tmp_path)) == 2
     async with (
@@ -96,7 +104,7 @@ async def test_serve_loads_once_answers_and_leaves_nothing_running(serving, shar
 
     (database,) = (tmp_path / "graphs").iterdir()
     loaded = (database / "virtuoso.db").stat().st_mtime_ns
-    process, _ = serving(*words, "replicas=1")
+    process = serving(*words, "replicas=1").process
     assert (database / "virtuoso.db").stat().st_mtime_ns == loaded
     process.terminate()
     assert process.wait(30) == 0
@@ -104,7 +112,14 @@ async def test_serve_loads_once_answers_and_leaves_nothing_running(serving, shar
 
 
 def test_replicas_die_with_a_killed_serve(serving, tmp_path):
-    process, _ = serving("dataset.triples=1000", "replicas=1")
+    (tmp_path / "facts.nt").write_text(
+        '<http://x/a> <http://www.w3.org/2000/01/rdf-schema#label> "Ann" .\n'
+        "<http://x/a> <http://x/knows> <http://x/b> .\n"
+    )
+    (tmp_path / "questions.jsonl").write_text('{"id": 1, "question": "?", "topic_entities": ["Ann"], "answers": []}\n')
+    chosen = ("dataset=custom", "dataset.triples=facts.nt", "dataset.questions=questions.jsonl", "kg/vocabulary=rdfs")
+    process, _, printed = serving(*chosen, "replicas=1")
+    assert printed == "kg=sparql kg/vocabulary=rdfs kg.endpoints=", "the words that a run needs"
     assert len(below(tmp_path)) == 1
     process.kill()
     wait_until_gone(tmp_path)
