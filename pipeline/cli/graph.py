@@ -86,7 +86,7 @@ def serve(arguments: Arguments) -> None:
     plan = config.build_own(ServePlan, composed)
     database = Path(plan.database or f"graphs/{dataset.name}-{_digest(composed['dataset'])}")
     if not (database / DATABASE_FILE).is_file():
-        if database.exists() and not (database.is_dir() and not any(database.iterdir())):
+        if not _is_new_or_empty(database):
             raise UserError(
                 f"database={database} is no folder with a {DATABASE_FILE}, and is not empty: name a new folder"
             )
@@ -108,6 +108,11 @@ def serve(arguments: Arguments) -> None:
             _report_ended(servers)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
+
+
+def _is_new_or_empty(database: Path) -> bool:
+    """Whether a database can be built in this folder without a loss."""
+    return not database.exists() or (database.is_dir() and not any(database.iterdir()))
 
 
 def _load(
