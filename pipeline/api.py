@@ -63,11 +63,11 @@ def sweep(axes: Mapping[str, Iterable[object]], overrides: Overrides = (), *, pr
 def score(run: Run | str | Path, overrides: Overrides = ()) -> pl.DataFrame:
     """Compute the scores of a finished run again from its traces, as `kgqa score` does: no model, no graph.
 
-    `overrides` change the scoring, such as `{"evaluation.confidence": 0.99}`. Returns one row per configuration. Raises
-    UserError when there is no run.
+    `overrides` change the scoring of this call, such as `{"evaluation.confidence": 0.99}`. The run keeps its own
+    scores. Returns one row per configuration. Raises UserError when there is no run.
     """
     folder = RunFolder(run.folder.path if isinstance(run, Run) else storage_path(run))
-    summaries = rescore(folder, _words(overrides))
+    summaries, _ = rescore(folder, _words(overrides))
     rows = [
         {"configuration": each.number, "method": each.method, "questions": each.questions}
         | {name: each.scores[name].mean if name in each.scores else None for name in SCORES}

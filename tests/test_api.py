@@ -63,6 +63,9 @@ def test_score_gives_a_row_for_each_configuration(tmp_path: Path) -> None:
     assert scores.height == 1
     assert scores["hits_at_1"].to_list() == [pytest.approx(run.questions.collect()["hits_at_1"].mean())]
     assert pipeline.score(tmp_path / "run").equals(scores)
+    summary = (tmp_path / "run" / "summary.json").read_bytes()
+    pipeline.score(run, {"evaluation.confidence": 0.9})
+    assert (tmp_path / "run" / "summary.json").read_bytes() == summary, "the scores by its own keys"
 
 
 async def test_evaluate_works_inside_a_running_event_loop(tmp_path: Path) -> None:

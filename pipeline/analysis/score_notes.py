@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pipeline.llm.interface import replies_from_gold
 from pipeline.text import agreeing, counted, kgqa
-from pipeline.traces.folder import RunFolder
+from pipeline.traces.folder import BATCH, RunFolder
 from pipeline.traces.reader import count_older_replies, count_questions
 
 
@@ -14,6 +16,18 @@ def score_notes(folder: RunFolder) -> list[str]:
     Raises UserError if the folder has no finished shard, or a file that cannot be read.
     """
     return [*_unfinished_notes(folder), *_older_replies_notes(folder), *_token_notes(folder)]
+
+
+def unread_batches(folders: Sequence[RunFolder]) -> list[str]:
+    """Say that a folder is the first batch of a search, if a command reads it without the other batches."""
+    read = {each.path.resolve() for each in folders}
+    unread = {each.path: [batch for batch in each.batches() if batch.resolve() not in read] for each in folders}
+    return [
+        f"{path} has only the first batch of its search. The others are in its folders {BATCH}…: "
+        f"kgqa compare {path} {path}/{BATCH}* compares all"
+        for path, batches in unread.items()
+        if batches
+    ]
 
 
 def _unfinished_notes(folder: RunFolder) -> list[str]:

@@ -21,7 +21,7 @@ from pipeline.analysis.compare import BEST, Comparison, Correction, Selection, c
 from pipeline.analysis.comparison_tables import comparison_table, flip_table, reading_lines, rerun_variance_lines
 from pipeline.analysis.paired import RunConfiguration, question_clusters, read_configurations, read_rows, same_questions
 from pipeline.analysis.rerun_variance import RerunVariance, measure_rerun_variance
-from pipeline.analysis.score_notes import score_notes
+from pipeline.analysis.score_notes import score_notes, unread_batches
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.console import Console
@@ -243,6 +243,7 @@ def _notes(
         for path in dict.fromkeys(rescored)
     ]
     notes += chain.from_iterable(map(score_notes, folders))
+    notes += unread_batches(list(folders))
     most = max(each.questions for each in comparisons)
     measured = rerun_variance_lines(base, variance, score=plan.score, questions=most) if variance else []
     return [*notes, *measured]

@@ -6,7 +6,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline import config
 from pipeline.analysis.runs import open_run
-from pipeline.analysis.score_notes import score_notes
+from pipeline.analysis.score_notes import score_notes, unread_batches
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.console import progress
@@ -36,4 +36,8 @@ def run(arguments: Arguments) -> Output:
         exported = exported_configurations(opened, plan.configuration, lambda: shown.advance(task))
         shown.update(task, total=sum(each.summary.answered for each in exported))
         written = export(exported, plan.format, plan.output)
-    return Output({"format": plan.format, "written": written}, lines=written, notes=score_notes(opened.folder))
+    return Output(
+        {"format": plan.format, "written": written},
+        lines=written,
+        notes=[*score_notes(opened.folder), *unread_batches([opened.folder])],
+    )

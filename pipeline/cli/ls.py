@@ -23,7 +23,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.configuration_summary import rivals
 from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.text import counted, kgqa
-from pipeline.traces.folder import RunFolder, RunState
+from pipeline.traces.folder import BATCH, RunFolder, RunState
 from pipeline.traces.reader import count_questions
 from pipeline.traces.storage import StoragePath, names_in, storage_path
 
@@ -137,7 +137,7 @@ def _look(path: StoragePath) -> tuple[ListedRun | str | None, list[StoragePath]]
         return f"{path} cannot be read: {error.strerror}", []
     if not {"run.yaml", "summary.json", "traces"} & (files | subfolders):
         return None, [path / name for name in sorted(subfolders) if not name.startswith(".")]
-    return _run_or_damage(RunFolder(path)), [path / name for name in sorted(subfolders) if name.startswith("batch-")]
+    return _run_or_damage(RunFolder(path)), [path / name for name in sorted(subfolders) if name.startswith(BATCH)]
 
 
 def _run_or_damage(folder: RunFolder) -> ListedRun | str:

@@ -10,6 +10,7 @@ from itertools import chain
 import polars as pl
 
 from pipeline import config
+from pipeline.analysis.score_notes import unread_batches
 from pipeline.analysis.unreadable_roles import unreadable_notes
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
@@ -44,8 +45,9 @@ def run(arguments: Arguments) -> Output:
     opening = f"Open it in a browser: {file.absolute().as_uri()}"
     configurations = [each for block in blocks for each in block.configurations]
     seen = chain.from_iterable(_seen(run, [each for each in configurations if each.run.path == run]) for run in runs)
+    unread = (f"{line}." for line in unread_batches(list(map(RunFolder, runs))))
     tables = [sweep_table([each.summary for each in block.configurations]) for block in blocks]
-    return Output({"output": str(file)}, lines=[str(file)], notes=[*seen, opening], full_tables=tables)
+    return Output({"output": str(file)}, lines=[str(file)], notes=[*seen, *unread, opening], full_tables=tables)
 
 
 def _seen(path: StoragePath, configurations: Sequence[Configuration]) -> Iterator[str]:

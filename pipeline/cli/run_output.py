@@ -22,7 +22,7 @@ from pipeline.evaluation.configuration_summary import ConfigurationSummary, diff
 from pipeline.evaluation.score_file import full_score_tables
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
 from pipeline.text import agreeing, counted, kgqa, show_command
-from pipeline.traces.folder import RunFolder
+from pipeline.traces.folder import BATCH, RunFolder
 from pipeline.traces.reader import OTHER_DATA, count_errors
 
 REPORT = "report.html"
@@ -42,7 +42,7 @@ def run_figures(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) ->
 def run_output(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> Output:
     """Return the scores of a finished run with its notes."""
     figures, notes = run_figures(folder, summaries), run_notes(folder, summaries)
-    notes += sweep_notes([folder], summaries, figures) if len(summaries) > 1 else []
+    notes += sweep_notes([folder], [summaries], figures) if len(summaries) > 1 else []
     tables = score_tables(summaries)
     full = full_score_tables(tables, summaries)
     return Output(figures, tables, notes, exit_code=exit_code(folder), full_tables=full)
@@ -66,18 +66,28 @@ def run_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> l
     return [*result_notes(folder, summaries, exits=True), *_reuse_notes(folder, folder.read_summary() or {})]
 
 
+def configuration_names(folders: Sequence[RunFolder], batches: Sequence[Sequence[ConfigurationSummary]]) -> list[str]:
+    """Return the number of each configuration; of those of several runs, with the name of its run in front."""
+    prefixes = [f"{folder.path.name}:" if len(folders) > 1 else "" for folder in folders]
+    return [f"{prefix}{each.number}" for prefix, batch in zip(prefixes, batches, strict=True) for each in batch]
+
+
 def sweep_notes(
-    folders: Sequence[RunFolder], summaries: Sequence[ConfigurationSummary], calls: Mapping[str, int]
+    folders: Sequence[RunFolder], batches: Sequence[Sequence[ConfigurationSummary]], calls: Mapping[str, int]
 ) -> list[str]:
-    """Name the best of several configurations, and say how many calls they shared.
+    """Name the best of several configurations, and say how many calls they shared, and where several batches are.
 
     `calls` has the numbers `logical_llm_calls` and `physical_llm_calls` of all of them.
     """
+    summaries = [summary for batch in batches for summary in batch]
     points = [point for folder in folders for point in folder.require_run()["points"]]
     methods = [point["config"]["choices"]["method"] for point in points]
-    best = [_best(summaries, methods)] if len(summaries) > 1 else []
+    best = [_best(summaries, methods, configuration_names(folders, batches))] if len(summaries) > 1 else []
     alone, made = counted(calls["logical_llm_calls"], "call"), f"{calls['physical_llm_calls']:,}"
-    return [*best, f"{counted(len(summaries), 'configuration')}: {alone} if each had run alone, {made} made"]
+    shared = f"{counted(len(summaries), 'configuration')}: {alone} if each had run alone, {made} made"
+    first = folders[0].path
+    each_a_run = f"{len(folders)} batches, each a run: kgqa compare {first} {first}/{BATCH}* compares all"
+    return [*best, *([each_a_run] if len(folders) > 1 else []), shared]
 
 
 def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *, exits: bool = False) -> list[str]:
@@ -198,7 +208,7 @@ def _made_lines(misses: Counter[str], made: int) -> Iterator[str]:
     yield f"run.reuse: {counted(made, 'call')} had to be made, because no earlier run has them: {'; '.join(why)}"
 
 
-def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str]) -> str:
+def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str], names: Sequence[str]) -> str:
     """Name the configuration with the highest Hits@1 by the choice of its method, and the overrides that only it has.
 
     Of equal ones, it is the one with the fewest calls per question, and of those the one with the fewest tokens. None
@@ -215,7 +225,7 @@ def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str]) -> 
     equal = [index for index in among if hits[index] == max(hits[rival] for rival in among)]
     best = min(equal, key=lambda index: _costs(summaries[index]))
     words = [word for word in own[best] if not word.startswith(("run.", "method="))]
-    named = f"highest Hits@1: configuration {summaries[best].number}, {' '.join([f'method={methods[best]}', *words])}"
+    named = f"highest Hits@1: configuration {names[best]}, {' '.join([f'method={methods[best]}', *words])}"
     cheapest = f"of {len(equal)} equal ones the one with the fewest calls and tokens"
     return named if len(equal) == 1 else f"{named} ({cheapest})"
 

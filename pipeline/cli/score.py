@@ -9,6 +9,7 @@ from typing import Any
 from pydantic.dataclasses import dataclass
 
 from pipeline import config
+from pipeline.analysis.score_notes import unread_batches
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.cli.run_output import result_notes, run_figures, score_tables
@@ -61,8 +62,12 @@ def _compose(overrides: Sequence[str]) -> dict[str, Any]:
     return composed
 
 
-def rescore(folder: RunFolder, overrides: Sequence[str]) -> list[ConfigurationSummary]:
-    """Score a run with the evaluation that it had, changed by the overrides. Raises UserError for keys of a dataset."""
+def rescore(folder: RunFolder, overrides: Sequence[str]) -> tuple[list[ConfigurationSummary], list[str]]:
+    """Score a run with the evaluation that it had, changed by the overrides. Returns the keys that they change, too.
+
+    If they change a key, nothing is written: all commands print the scores by the keys of the run. Raises UserError for
+    keys of a dataset.
+    """
     if of_dataset := [word for word in overrides if config.key_of(word).partition(".")[0] == "dataset"]:
         raise UserError(
             f"{of_dataset[0]} changes nothing here: a run has its questions and gold answers in its traces. If the "
@@ -71,15 +76,20 @@ def rescore(folder: RunFolder, overrides: Sequence[str]) -> list[ConfigurationSu
     saved = folder.require_run()["points"][0]["config"]["evaluation"]
     changed = {"evaluation._target_", *(word.partition("=")[0].lstrip("+") for word in overrides)}
     kept = {key: value for key, value in saved.items() if f"evaluation.{key}" not in changed}
-    evaluation = {**_compose(overrides)["evaluation"], **kept}
-    return rescore_run(folder, config.build("evaluation", {"evaluation": evaluation}))
+    defaults, given = (_compose(words)["evaluation"] for words in ((), overrides))
+    own, evaluation = {**defaults, **saved, "_target_": defaults["_target_"]}, {**given, **kept}
+    other = [f"evaluation.{key}={value}" for key, value in evaluation.items() if value != own.get(key)]
+    scoring = config.build("evaluation", {"evaluation": evaluation})
+    return rescore_run(folder, scoring, writes=not other), other
 
 
 def _score_run(folder: RunFolder, overrides: Sequence[str]) -> Output:
-    summaries = rescore(folder, overrides)
+    summaries, other = rescore(folder, overrides)
     figures, notes = run_figures(folder, summaries), result_notes(folder, summaries)
-    if "points" not in figures:
-        figures |= {"points": [summary.to_dict() for summary in summaries], "complete": False}
+    figures |= {"points": [summary.to_dict() for summary in summaries], "complete": figures.get("complete", False)}
+    notes += unread_batches([folder])
+    if other:
+        notes.append(f"scored by {' '.join(other)} here only: the run keeps the scores by its own keys")
     tables = score_tables(summaries)
     return Output(figures, tables, notes, full_tables=full_score_tables(tables, summaries))
 

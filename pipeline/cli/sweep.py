@@ -18,7 +18,7 @@ from yaml import YAMLError
 from pipeline import config
 from pipeline.cli.arguments import Arguments, name_repeated
 from pipeline.cli.output import Output
-from pipeline.cli.run_output import exit_code, run_figures, run_notes, sweep_notes
+from pipeline.cli.run_output import configuration_names, exit_code, run_figures, run_notes, sweep_notes
 from pipeline.console import Console
 from pipeline.engine.run import Configuration, compose_configurations
 from pipeline.engine.sweep import Sweep
@@ -36,14 +36,15 @@ def run(arguments: Arguments) -> Output:
     """Run every configuration described by lists of values, ranges, the keys of a sweeper, or a file."""
     sweep = Sweep(Console(stderr=True))
     run_configurations(arguments, sweep)
-    summaries = [summary for _, batch in sweep.batches for summary in batch]
+    folders, batches = [folder for folder, _ in sweep.batches], [batch for _, batch in sweep.batches]
+    names = configuration_names(folders, batches)
     runs = [run_figures(folder, batch) for folder, batch in sweep.batches]
     calls = {name: sum(each[name] for each in runs) for name in ("logical_llm_calls", "physical_llm_calls")}
-    notes = [note for folder, batch in sweep.batches for note in run_notes(folder, batch)]
-    notes += sweep_notes([folder for folder, _ in sweep.batches], summaries, calls)
+    notes = list(dict.fromkeys(note for folder, batch in sweep.batches for note in run_notes(folder, batch)))
+    notes += sweep_notes(folders, batches, calls)
     figures = {"runs": runs, **calls}
-    code = exit_code(*(folder for folder, _ in sweep.batches))
-    return Output(figures, [sweep_table(summaries)], notes, exit_code=code)
+    table = sweep_table([summary for batch in batches for summary in batch], names)
+    return Output(figures, [table], notes, exit_code=exit_code(*folders))
 
 
 def run_configurations(arguments: Arguments, sweep: Sweep) -> None:

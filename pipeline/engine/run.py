@@ -46,7 +46,7 @@ from pipeline.llm.roles import check_roles, remarks
 from pipeline.methods.interface import Method, uses_gold
 from pipeline.suggestions import did_you_mean
 from pipeline.text import counted
-from pipeline.traces.folder import RunFolder
+from pipeline.traces.folder import BATCH, RunFolder
 from pipeline.traces.reader import failed_shards
 from pipeline.traces.storage import StoragePath, storage_path
 
@@ -122,7 +122,7 @@ def _folder_remarks(folder: RunFolder) -> Iterator[str]:
     """Say what is unusual about the place of the run folder."""
     if not folder.has_run and (other := folder.other_file()):
         yield f"{folder.path} holds other files, such as {other}"
-    if outer := folder.outer_run():
+    if (outer := folder.outer_run()) and not folder.path.name.startswith(BATCH):
         yield f"{folder.path} is inside the run folder {outer}: kgqa ls there or above does not list it"
 
 
@@ -315,7 +315,9 @@ class _RunDescription:
         """Name the folder, now that nothing refuses the run, and write what has changed in `run.yaml`."""
         self._console.print(f"run folder: {self._folder.path}", markup=False, soft_wrap=True)
         if self._kept_calls:
-            self._console.print(f"{counted(self._kept_calls, 'model call')} of unfinished shards kept from before")
+            self._console.print(
+                f"{counted(self._kept_calls, 'model call')} of unfinished shards are stored from before"
+            )
         if self._is_changed:
             assert self._saved is not None, "a new run has not changed"
             self._folder.write_run(self._saved)

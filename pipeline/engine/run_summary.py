@@ -58,8 +58,8 @@ def renewed_summary(folder: RunFolder) -> Iterator[None]:
         _average_again(folder, saved, read_shards(folder, SUMMARY_COLUMNS))
 
 
-def rescore_run(folder: RunFolder, evaluation: ScoringConfig) -> list[ConfigurationSummary]:
-    """Recompute every metric of a run from its traces, without model or graph, and rewrite `summary.json`.
+def rescore_run(folder: RunFolder, evaluation: ScoringConfig, *, writes: bool) -> list[ConfigurationSummary]:
+    """Recompute every metric of a run from its traces, without model or graph; `writes` renews `summary.json`.
 
     A run without `summary.json` is not complete: its finished shards are scored, and nothing is written. Raises
     UserError if there is none, or the traces lack a column.
@@ -68,7 +68,7 @@ def rescore_run(folder: RunFolder, evaluation: ScoringConfig) -> list[Configurat
     saved = folder.read_summary()
     needed = [name for name in dict.fromkeys((*INPUTS, *SUMMARY_COLUMNS)) if name not in SCORES]
     rows = (rescore(shard, scoring=evaluation) for shard in read_shards(folder, needed))
-    return _average_again(folder, saved, rows, evaluation)
+    return _average_again(folder, saved, rows, evaluation, writes=writes)
 
 
 def _average_again(
@@ -76,11 +76,13 @@ def _average_again(
     saved: Mapping[str, Any] | None,
     rows: Iterable[pl.DataFrame],
     evaluation: ScoringConfig | None = None,
+    *,
+    writes: bool = True,
 ) -> list[ConfigurationSummary]:
     """Average rows whose scores are new, and write them into the summary that is `saved`, if there is one."""
     questions = [point["questions"] for point in saved["points"]] if saved else None
     summaries = _aggregate(folder, group_equal_rows(rows), questions=questions, evaluation=evaluation)
-    if saved:
+    if saved and writes:
         changed = {"points": [summary.to_dict() for summary in summaries], **_older_replies(folder, summaries)}
         folder.write_summary({**saved, **changed})
     return summaries

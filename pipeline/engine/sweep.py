@@ -9,7 +9,7 @@ from pipeline.console import Console
 from pipeline.engine.run import Configuration, compose_configurations, execute, run_dir
 from pipeline.errors import UserError
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
-from pipeline.traces.folder import RunFolder
+from pipeline.traces.folder import BATCH, RunFolder
 
 
 class Sweep:
@@ -41,6 +41,6 @@ class Sweep:
         if not self.batches:
             return configuration
         earlier = [folder.path for folder, _ in self.batches]
-        run, path = configuration.config["run"], earlier[0] / f"batch-{len(earlier):03d}"
+        run, path = configuration.config["run"], earlier[0] / f"{BATCH}{len(earlier):03d}"
         run = {**run, "dir": str(path), "reuse": [*run["reuse"], *map(str, earlier)]}
         return replace(configuration, config={**configuration.config, "run": run})

@@ -29,7 +29,7 @@ def one_value_table(summary: ConfigurationSummary) -> Table:
     costs = {name: heading for name, heading in COSTS.items() if name in summary.counters}  # a file has no costs
     texts = {
         "method": f"{summary.method}{departures_label(summary)}",
-        "answered by": summary.label or "language model",
+        **({"answered by": summary.label or "language model"} if costs else {}),  # of a file, that is not known
         "dataset": summary.dataset,
     }
     figures = {

@@ -136,10 +136,13 @@ def score_table(summaries: Sequence[ConfigurationSummary]) -> Table:
     return table
 
 
-def sweep_table(summaries: Sequence[ConfigurationSummary]) -> FittingTable:
-    """Build a table with one line per configuration: varying keys, scores, and the costs as if it had run alone."""
+def sweep_table(summaries: Sequence[ConfigurationSummary], names: Sequence[str] = ()) -> FittingTable:
+    """Build a table with one line per configuration: varying keys, scores, and the costs as if it had run alone.
+
+    `names` take the place of the numbers of the configurations, which several runs have in common.
+    """
     keys = key_columns(list(map(_values_by_key, summaries)))
-    columns = _sweep_columns(summaries, keys)
+    columns = _sweep_columns(summaries, names or [str(each.number) for each in summaries], keys)
     caption = _caption(summaries, "next to the scores")
     if any(_ABSENT in cells for cells in keys.values()):
         caption.append(f"{_ABSENT} in the column of a key: this configuration does not set it, and has the default")
@@ -165,7 +168,7 @@ def sweep_table(summaries: Sequence[ConfigurationSummary]) -> FittingTable:
 
 
 def _sweep_columns(
-    summaries: Sequence[ConfigurationSummary], keys: Mapping[str, Sequence[str]]
+    summaries: Sequence[ConfigurationSummary], numbers: Sequence[str], keys: Mapping[str, Sequence[str]]
 ) -> dict[str, list[Text]]:
     """Return the cells of each column of `sweep_table`; `keys` are those of the keys that vary."""
     labels = {summary.label for summary in summaries}
@@ -178,7 +181,7 @@ def _sweep_columns(
         .append(departures_label(each) if departures_differ else "", "not bold yellow")
         for each in summaries
     ]
-    columns = {"#": [Text(str(each.number)) for each in summaries]}
+    columns = {"run:#" if any(":" in each for each in numbers) else "#": list(map(Text, numbers))}
     columns[f"method ({of_all})" if of_all else "method"] = names
     columns |= {heading: list(map(Text, cells)) for heading, cells in keys.items()}
     if len(counts) > 1:  # several datasets, or configurations stopped early

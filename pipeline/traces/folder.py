@@ -26,6 +26,7 @@ from pipeline.traces.storage import (
     StoragePath,
     make_folder,
     matching,
+    names_in,
     read_whole,
     refuse_special,
     remove_all,
@@ -37,6 +38,8 @@ _JOURNAL = re.compile(r"shard-(\d{5,9})\.[0-9a-f]{8}(?:\.\d{5,})?\.jsonl")
 _OWN = {"run.yaml", "summary.json", "rejected.jsonl", "stopped.txt", "lock", "traces", "drafts", "prompts"}
 """The files and folders of a run."""
 _DIGEST = re.compile(r"[0-9a-f]{16}")
+BATCH = "batch-"
+"""How the names of the further batches of a search begin: each is a run folder inside that of the first batch."""
 RunState: TypeAlias = Literal["complete", "still running", "not complete"]
 """How far a run is; one that is not complete was stopped, or leaves out questions."""
 _TEMPLATE = TypeAdapter(dict[str, str])
@@ -95,6 +98,11 @@ class RunFolder:
         """Return the run folder that this one lies in; None if there is none, or in an object store."""
         parents = self.path.parents if isinstance(self.path, Path) else ()
         return next((each for each in parents if RunFolder(each).has_run), None)
+
+    def batches(self) -> list[StoragePath]:
+        """Return the run folders of the further batches of a search, in their order."""
+        _, subfolders = names_in(self.path)
+        return [self.path / name for name in sorted(subfolders) if name.startswith(BATCH)]
 
     def remove_if_empty(self) -> None:
         """Remove the folder if nothing but rejected rows was stored in it: the error of the command names the first."""
@@ -168,9 +176,12 @@ class RunFolder:
 
     def _no_run(self, why: str) -> UserError:
         """Return the error for a folder without a run, which names the command that lists runs if it is missing."""
-        is_missing = isinstance(self.path, Path) and not self.path.exists()
-        reason = "it does not exist (see kgqa ls)" if is_missing else why
-        return UserError(f"{self.path} is not a run folder: {reason}")
+        if isinstance(self.path, Path):
+            if not self.path.exists():
+                why = "it does not exist (see kgqa ls)"
+            elif self.path.is_file():
+                why = f"it is a file; name its folder, {self.path.parent}"
+        return UserError(f"{self.path} is not a run folder: {why}")
 
     @property
     def _stopped(self) -> StoragePath:

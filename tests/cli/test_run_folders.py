@@ -42,6 +42,8 @@ def test_a_misspelled_run_is_not_skipped(runs: list[str], kgqa: Kgqa) -> None:
 
 
 def test_words_without_a_run_are_an_error(runs: list[str], kgqa: Kgqa) -> None:
+    file = "runs/a/run.yaml is not a run folder: it is a file; name its folder, runs/a"
+    assert kgqa("report", "runs/a/run.yaml").sentence == file
     assert kgqa("report", *runs[2:]).sentence == "runs/figures is not a run folder: it has no run.yaml"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import shutil
@@ -45,6 +46,16 @@ def test_a_run_and_a_key_of_predictions_are_refused(word: str, finished: Path, k
     assert said == f"{word} is about a file of predictions: give a run or predictions=FILE, not both"
 
 
+def test_a_table_of_predictions_does_not_say_what_made_them(
+    examples: list[Example], kgqa: Kgqa, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.jsonl").write_bytes(predictions(list(map(gold, examples))))
+    assert kgqa("score", "predictions=mine.jsonl", "table=t.csv", *DATASET).code == 0
+    (row,) = csv.DictReader((tmp_path / "t.csv").read_text("utf-8").splitlines())
+    assert (row["method"], row["Hits@1"]) == ("mine", "100")
+    assert "answered by" not in row
+
+
 @pytest.mark.parametrize("word", ["dataset.questions=8", "dataset=custom"])
 def test_a_key_that_changes_no_score_of_a_run_is_refused(word: str, finished: Path, kgqa: Kgqa) -> None:
     said = kgqa("score", finished, word).sentence
@@ -64,8 +75,11 @@ def test_scoring_a_run_again_changes_nothing(finished: Path, kgqa: Kgqa, tmp_pat
 
 def test_scoring_a_run_in_another_way(finished: Path, kgqa: Kgqa, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "copy")
-    assert "90 % intervals" in kgqa("score", "copy", "evaluation.confidence=0.9").out
-    (point,) = json.loads((tmp_path / "copy" / "summary.json").read_text())["points"]
+    shown = kgqa("score", "copy", "evaluation.confidence=0.9").out
+    assert "90 % intervals" in shown
+    assert "scored by evaluation.confidence=0.9 here only: the run keeps the scores by its own keys" in shown
+    (point,) = json.loads(kgqa("score", "copy", "evaluation.confidence=0.9", "json=true").out)["points"]
+    assert (tmp_path / "copy" / "summary.json").read_bytes() == (finished / "summary.json").read_bytes()
     before = json.loads((finished / "summary.json").read_text())["points"][0]
     assert point["confidence"] == 0.9
     assert point["hits_at_1"] == before["hits_at_1"]

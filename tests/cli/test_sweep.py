@@ -131,7 +131,20 @@ def test_optuna_gets_each_score_and_every_batch_reuses_earlier_calls(kgqa: Kgqa,
         for folder in (tmp_path / "run", tmp_path / "run/batch-001")
     ]
     assert second["physical_llm_calls"] == len(keys[1] - keys[0])
-    assert "6 configurations" in shown.out.splitlines()[-1]
+    *_, best, batches, last = shown.out.splitlines()
+    assert "6 configurations" in last
+    run = tmp_path / "run"
+    assert batches == f"2 batches, each a run: kgqa compare {run} {run}/batch-* compares all"
+    assert re.match(r"highest Hits@1: configuration (run|batch-001):[012], method=srp ", best)
+    assert re.findall(r"^ *((?:run|batch-001):\d) ", shown.out, re.MULTILINE) == [
+        f"{run}:{number}" for run in ("run", "batch-001") for number in range(3)
+    ]
+    assert "is inside the run folder" not in shown.err
+    alone = "run has only the first batch of its search. The others are in its folders batch-…: kgqa compare run run/"
+    for command in ("report", "losses", "score", "compare"):
+        assert alone in kgqa(command, "run").out, command
+    for command in ("report", "compare"):
+        assert alone not in kgqa(command, "run", "run/batch-001").out, command
 
 
 @pytest.mark.parametrize(
