@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from pipeline.llm.interface import replies_from_gold
 from pipeline.text import agreeing, counted, kgqa
 from pipeline.traces.folder import BATCH, RunFolder
 from pipeline.traces.reader import count_older_replies, count_questions
+from pipeline.traces.storage import StoragePath
 
 
 def score_notes(folder: RunFolder) -> list[str]:
@@ -23,11 +25,15 @@ def unread_batches(folders: Sequence[RunFolder]) -> list[str]:
     read = {each.path.resolve() for each in folders}
     unread = {each.path: [batch for batch in each.batches() if batch.resolve() not in read] for each in folders}
     return [
-        f"{path} has only the first batch of its search. The others are in its folders {BATCH}…: "
-        f"kgqa compare {path} {path}/{BATCH}* compares all"
+        f"{path} has only the first batch of its search. The others are in its folders {BATCH}…: {compares_all(path)}"
         for path, batches in unread.items()
         if batches
     ]
+
+
+def compares_all(path: StoragePath) -> str:
+    """Name the command that compares the configurations of all batches of the search in a folder."""
+    return f"{kgqa('compare', path)} {shlex.quote(str(path))}/{BATCH}* compares all"
 
 
 def _unfinished_notes(folder: RunFolder) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
-from pipeline.analysis.score_notes import score_notes
+from pipeline.analysis.score_notes import compares_all, score_notes
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
@@ -22,7 +22,7 @@ from pipeline.evaluation.configuration_summary import ConfigurationSummary, diff
 from pipeline.evaluation.score_file import full_score_tables
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
 from pipeline.text import agreeing, counted, kgqa, show_command
-from pipeline.traces.folder import BATCH, RunFolder
+from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import OTHER_DATA, count_errors
 
 REPORT = "report.html"
@@ -85,8 +85,7 @@ def sweep_notes(
     best = [_best(summaries, methods, configuration_names(folders, batches))] if len(summaries) > 1 else []
     alone, made = counted(calls["logical_llm_calls"], "call"), f"{calls['physical_llm_calls']:,}"
     shared = f"{counted(len(summaries), 'configuration')}: {alone} if each had run alone, {made} made"
-    first = folders[0].path
-    each_a_run = f"{len(folders)} batches, each a run: kgqa compare {first} {first}/{BATCH}* compares all"
+    each_a_run = f"{len(folders)} batches, each a run: {compares_all(folders[0].path)}"
     return [*best, *([each_a_run] if len(folders) > 1 else []), shared]
 
 
