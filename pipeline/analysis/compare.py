@@ -175,7 +175,8 @@ def select(configurations: Sequence[RunConfiguration], base: str | None, score: 
     others = [each for each, reason in reasons.items() if reason is None]
     if not others:
         first, reason = next(iter(reasons.items()))
-        raise UserError(f"{found.name} and {first.name} cannot be compared: {reason}")
+        remedy = "" if str(reason).endswith(")") else " (name runs over the same questions and the same graph)"
+        raise UserError(f"{found.name} and {first.name} cannot be compared: {reason}{remedy}")
     if base == BEST:
         candidates = [found, *others]
         found = _best(candidates, score)
@@ -278,14 +279,15 @@ def _compare(
         exact_p=mcnemar(after, before, clusters=labels) if binary else None,
         won=pair.filter(pl.col("other") > pl.col("base"))["question_id"].to_list(),
         lost=pair.filter(pl.col("other") < pl.col("base"))["question_id"].to_list(),
-        base_cost=_cost(base, pair),
-        cost=_cost(other, pair),
+        base_cost=mean_cost(base, pair),
+        cost=mean_cost(other, pair),
         confidence=scoring.confidence,
     )
 
 
-def _cost(configuration: RunConfiguration, pair: pl.DataFrame) -> Cost:
-    rows = configuration.rows.join(pair, on="question_id", how="semi")
+def mean_cost(configuration: RunConfiguration, questions: pl.DataFrame) -> Cost:
+    """Return the mean cost of the questions whose `question_id` is given."""
+    rows = configuration.rows.join(questions, on="question_id", how="semi")
     both = pl.col("prompt_tokens") + pl.col("completion_tokens")
     calls, tokens, wall_s = rows.select(pl.col("llm_calls").mean(), both.mean(), pl.col("wall_s").mean()).row(0)
     return Cost(calls, tokens, None if configuration.label else wall_s)

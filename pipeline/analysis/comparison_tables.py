@@ -9,7 +9,7 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.analysis.compare import Comparison, Flips, Selection
+from pipeline.analysis.compare import Comparison, Flips, Selection, mean_cost
 from pipeline.analysis.paired import Clusters, RunConfiguration
 from pipeline.analysis.rerun_variance import RerunVariance
 from pipeline.config import written
@@ -169,27 +169,32 @@ def _columns(
     places = [compared.index(row) for row in rows]
     methods = _methods(compared)
     keys = key_columns(_values(compared), most=_MOST_KEY_COLUMNS)
-    questions = [_scored(base, score), *(each.questions for each in shown)]
-    bases = {each.base for each in shown}
-    scores = [bases.pop() if len(bases) == 1 else _mean(base, score), *(each.other for each in shown)]
-    costs = [each.cost for each in shown]
+    # The base's own row is of the questions that all have in common with it, or else of all its questions.
+    has_common = len({(each.questions, each.base, each.base_cost) for each in shown}) == 1
+    of_base = (
+        (shown[0].questions, shown[0].base, shown[0].base_cost)
+        if has_common
+        else (_scored(base, score), _mean(base, score), mean_cost(base, base.rows.drop_nulls(score)))
+    )
+    questions = [of_base[0], *(each.questions for each in shown)]
+    scores = [of_base[1], *(each.other for each in shown)]
+    costs = [of_base[2], *(each.cost for each in shown)]
     texts: dict[str, list[str]] = {
         "#" if len({row.folder for row in compared}) == 1 else "run:#": [row.name for row in rows],
         **({"method": [methods[place] for place in places]} if len(set(methods)) > 1 else {}),
         **{heading: [cells[place] for place in places] for heading, cells in keys.items()},
-        **({"questions": [f"{each:,}" for each in questions]} if len(set(questions[1:])) > 1 else {}),
+        **({"questions": [f"{each:,}" for each in questions]} if len(set(questions)) > 1 else {}),
         **({"failed": [f"{row.failed:,}" for row in rows]} if any(each.failed for each in compared) else {}),
         STANDARD_SCORES.get(score, score): list(map(percent, scores)),
     }
-    own = shown[0].base_cost
     return {
         **{heading: list(map(Text, cells)) for heading, cells in texts.items()},
         "difference": [Text(_ABSENT), *(_difference(each, intervals=intervals) for each in shown)],
         "flips": [Text(_ABSENT), *(Text(f"+{len(each.won)} -{len(each.lost)}") for each in shown)],
         "p": [Text(_ABSENT), *(Text(_p(each.corrected_p)) for each in shown)],
         "verdict": [Text("base"), *(Text(each.verdict, _STYLES.get(each.verdict, "")) for each in shown)],
-        "calls": [Text(f"{cost.calls:.1f}") for cost in (own, *costs)],
-        "tokens": [Text(f"{cost.tokens:,.1f}") for cost in (own, *costs)],
+        "calls": [Text(f"{cost.calls:.1f}") for cost in costs],
+        "tokens": [Text(f"{cost.tokens:,.1f}") for cost in costs],
     }
 
 
@@ -198,7 +203,10 @@ def _values(configurations: Sequence[RunConfiguration]) -> list[dict[str, str]]:
 
     Other columns say what the keys that are left out change: the questions, and what answered.
     """
-    left_out = {"run.limit", *(["llm"] if len({each.label for each in configurations}) > 1 else [])}
+    left_out = [
+        *(["llm"] if len({each.label for each in configurations}) > 1 else []),
+        *(["run.limit"] if len({each.folder for each in configurations}) > 1 else []),
+    ]
     keys = dict.fromkeys(key for each in configurations for key in each.set_keys if key not in left_out)
     known = [each.parameters for each in configurations]
     return [{key: _word(values[key]) for key in keys if key in values} for values in known]

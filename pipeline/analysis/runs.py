@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from pipeline import config
 from pipeline.analysis import effects, losses
-from pipeline.analysis.paired import GOLD_DIGEST, other_gold
+from pipeline.analysis.paired import incomparable, read_configurations
 from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
 from pipeline.engine.requested import requested
 from pipeline.errors import UserError, first_defect
@@ -179,18 +179,15 @@ class Run:
         """One row per question that only one of two configurations answers right, with where the wrong one lost it.
 
         `other` is an open run or a run folder. Columns: `question_id`, `type`, `hops`, `gained` (right in `other`
-        only), `stage`, `reason`, `role`, `departure`, `step`. Raises UserError if no question is in both runs, or
-        one has other gold answers in the other run, and like `question` and `open_run`.
+        only), `stage`, `reason`, `role`, `departure`, `step`. Raises UserError if the two cannot be compared, as
+        `kgqa compare` does, and like `question` and `open_run`.
         """
         other = other if isinstance(other, Run) else open_run(other)
         self.require(configuration)
         other.require(other_configuration)
-        if other.folder != self.folder:
-            columns = ("question_id", GOLD_DIGEST)
-            gold, others = (run.questions.select(columns).unique().collect() for run in (self, other))
-            in_both = gold.join(others, on="question_id", how="semi")
-            if difference := "no question is in both" if in_both.is_empty() else other_gold(gold, others):
-                raise UserError(f"{self.folder.path} and {other.folder.path} cannot be compared: {difference}")
+        own, others = (read_configurations([run.folder.path], "hits_at_1") for run in (self, other))
+        if difference := incomparable(own[configuration], others[other_configuration]):
+            raise UserError(f"{self.folder.path} and {other.folder.path} cannot be compared: {difference}")
         before = self.losses().filter(pl.col("configuration") == configuration)
         return losses.flips(before, other.losses().filter(pl.col("configuration") == other_configuration))
 

@@ -60,6 +60,7 @@ def _effect_figures(effect: Effect, numbers: Mapping[str, int]) -> dict[str, Any
         "point": numbers[ablation.preset],
         "base_point": numbers[ablation.base],
         "score_name": effect.score,
+        "questions": effect.questions,
         "base_score": effect.base,
         "score": effect.other,
         "difference": difference.mean,

@@ -219,7 +219,7 @@ def _notes(
     if not all(same_questions(base, other) for other in selection.others):
         notes.append(
             "not all configurations answered the same questions: each is compared with the base on those that both "
-            "answered, and its score is that of these questions"
+            "answered, and its score and costs are those of these questions"
         )
     for reason, count in Counter(selection.left_out.values()).items():
         notes.append(f"{counted(count, 'configuration')} left out, not comparable with {base.name}: {reason}")

@@ -222,7 +222,7 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of a summary: the highest score, if scores can be compared, and the costs of all."""
     points = summary["points"]
     among = [points[each] for each in rivals([(point.get("asked"), point["questions"]) for point in points])]
-    best = max(among, key=lambda point: -1.0 if point["hits_at_1"] is None else point["hits_at_1"], default=None)
+    best = max(among, key=_rank, default=None)
     return {
         "questions": summary["questions"],
         "failed": sum(point["failed"] for point in points),
@@ -235,6 +235,11 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
         "physical_llm_calls": summary["physical_llm_calls"],
         "tokens": sum(point["tokens"] for point in points),
     }
+
+
+def _rank(point: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Return what is highest for the best configuration; of equal ones, it has the fewest calls, then tokens."""
+    return -1.0 if point["hits_at_1"] is None else point["hits_at_1"], -point["llm_calls"], -point["tokens"]
 
 
 def _lines(runs: Sequence[ListedRun]) -> list[str]:

@@ -17,7 +17,7 @@ from pipeline.cli.output import Output
 from pipeline.cli.run_output import REPORT
 from pipeline.engine.retry_advice import TOO_LONG, is_too_long
 from pipeline.errors import StorageError, UserError
-from pipeline.evaluation.configuration_summary import Group, rivals
+from pipeline.evaluation.configuration_summary import Group, best_first, rivals
 from pipeline.evaluation.score_tables import percent, sweep_table
 from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.unreadable import much_unreadable
@@ -60,12 +60,13 @@ def _seen(path: StoragePath, configurations: Sequence[Configuration]) -> Iterato
 
 
 def _results(path: StoragePath, scored: Sequence[Configuration]) -> Iterator[str]:
-    among = [scored[each] for each in rivals([(each.summary.asked, each.summary.questions) for each in scored])]
+    summaries = [each.summary for each in scored]
+    among = [scored[each] for each in rivals([(each.asked, each.questions) for each in summaries])]
     if not among:
         yield f"{path}: {counted(len(scored), 'configuration')}, not asked the same questions: none is the best."
         return
     means = [each.summary.score(_SCORE) for each in among]
-    best = among[means.index(max(means))]
+    best = scored[best_first(summaries)[0]]
     score, dataset, number = best.summary.scores[_SCORE], best.summary.dataset, best.summary.number
     asked = counted(score.questions, "question")
     correct = f"{best.summary.method} answered {score.mean * score.questions:,.0f} of {asked} of {dataset} correctly"

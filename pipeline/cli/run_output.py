@@ -18,7 +18,7 @@ from pipeline.engine.rejections import remarks
 from pipeline.engine.retry_advice import TOO_LONG, is_too_long, retry_refusals
 from pipeline.engine.sources import is_own
 from pipeline.evaluation.budget_limits import cut_replies_line, limits_line, without_plan_line
-from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides, rivals
+from pipeline.evaluation.configuration_summary import ConfigurationSummary, best_first, differing_overrides
 from pipeline.evaluation.score_file import full_score_tables
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
 from pipeline.text import agreeing, counted, kgqa, show_command
@@ -213,23 +213,14 @@ def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str], nam
     Of equal ones, it is the one with the fewest calls per question, and of those the one with the fewest tokens. None
     is the best if they were asked other questions, or of another graph.
     """
-    among = rivals([(summary.asked, summary.questions) for summary in summaries])
-    if not among:
+    equal = best_first(summaries)
+    if not equal:
         return (
             "no configuration is named as the best: not all were asked the same questions of the same graph; equal "
             "calls are made once only for those that were"
         )
-    own = differing_overrides([summary.overrides for summary in summaries])
-    hits = [summary.scores["hits_at_1"].mean if "hits_at_1" in summary.scores else -1 for summary in summaries]
-    equal = [index for index in among if hits[index] == max(hits[rival] for rival in among)]
-    best = min(equal, key=lambda index: _costs(summaries[index]))
+    own, best = differing_overrides([summary.overrides for summary in summaries]), equal[0]
     words = [word for word in own[best] if not word.startswith(("run.", "method="))]
     named = f"highest Hits@1: configuration {names[best]}, {' '.join([f'method={methods[best]}', *words])}"
     cheapest = f"of {len(equal)} equal ones the one with the fewest calls and tokens"
     return named if len(equal) == 1 else f"{named} ({cheapest})"
-
-
-def _costs(summary: ConfigurationSummary) -> tuple[float, float]:
-    """Return the calls and the tokens per question."""
-    answered = max(1, summary.answered)
-    return summary.counters["llm_calls"] / answered, summary.counters["tokens"] / answered

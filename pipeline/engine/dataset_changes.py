@@ -37,9 +37,12 @@ class DatasetChanges:
     labels: int = 0
     """Number of these with other labels."""
 
-    def refuse(self, folder: RunFolder, ways_out: str, *, extend: bool) -> None:
-        """Raise UserError if the results of the run are not those of the dataset. `extend` allows added questions."""
-        if self.is_inserted:
+    def refuse(self, folder: RunFolder, ways_out: str, *, extend: bool, may_extend: bool) -> None:
+        """Raise UserError if the results of the run are not those of the dataset.
+
+        `extend` allows added questions, and `may_extend` is whether the run can be told to.
+        """
+        if self.is_inserted and may_extend:
             raise UserError(
                 f"the dataset has new questions before {self.moved[0]}, which {folder.path} has answered in another "
                 f"place ({len(self.moved):,} moved): put the new ones at the end, where run.extend=true answers them. "
@@ -49,10 +52,15 @@ class DatasetChanges:
         if named := [f"{what}: {len(ids):,}, {ids[0]} first" for what, ids in differing.items() if ids]:
             raise UserError(f"{folder.path} holds answers to other questions ({'; '.join(named)}). {ways_out}")
         if (self.added or self.grown) and not extend:
-            raise UserError(
-                f"the dataset has more questions than {folder.path} has answered: run.extend=true answers them, too. "
-                f"Or: {ways_out}"
-            )
+            more = f"the dataset has more questions than {folder.path} has answered"
+            raise UserError(f"{more}: {extension(may_extend)}{ways_out}")
+
+
+def extension(is_possible: bool) -> str:
+    """Return how a run answers further questions, or why it cannot, as the beginning of what else to do."""
+    if is_possible:
+        return "run.extend=true answers them, too. Or: "
+    return "run.early_stopping asks the questions in an order of its own, so its run cannot be extended. "
 
 
 def read_origins(folder: RunFolder, finished: Collection[int], run: str | None) -> dict[int, ShardOrigin]:
@@ -84,9 +92,9 @@ def find_changes(
     differing: list[str] = []
     asked_now: set[str] = set()
     later: dict[str, str] = {}
-    total: Counter[int] = Counter()
+    total: Counter[tuple[int, ...]] = Counter()
     for shard in shards:
-        total[shard.configurations[0]] += len(shard.examples)
+        total[shard.configurations] += len(shard.examples)
         asked_now |= {example.question.id for example in shard.examples}
         origin = left.pop(shard.index, None)
         if origin is not None:
@@ -103,8 +111,9 @@ def find_changes(
         else:
             changes.edited.append(id)
     changes.is_inserted = not left and _have_moved_back(changes, later)
-    if asked is not None:
-        changes.added = sum(max(0, count - asked[configuration]) for configuration, count in total.items())
+    if asked is not None:  # early stopping has dropped some of the configurations, and never all
+        most = {each: max(asked[configuration] for configuration in each) for each in total}
+        changes.added = sum(max(0, count - most[each]) for each, count in total.items())
     return changes
 
 

@@ -15,7 +15,7 @@ from pipeline import config
 from pipeline.console import Console
 from pipeline.datasets.subsample import stratified_order
 from pipeline.engine.components import Backends
-from pipeline.engine.dataset_changes import DatasetChanges, find_changes, read_origins
+from pipeline.engine.dataset_changes import DatasetChanges, extension, find_changes, read_origins
 from pipeline.engine.gold_changes import renew_rows
 from pipeline.engine.rejections import rows_sentence
 from pipeline.engine.retry_advice import RESTART, with_new_folder
@@ -55,9 +55,9 @@ def refuse_other_configurations(folder: RunFolder, saved: Mapping[str, Any], con
         raise UserError(f"{folder.path} holds another run. What differs: {listed}. {ways_out(folder)}")
     for old, new in pairs:
         changed = config.drift(old, new)
-        extends = new["run"]["extend"] and not new["run"]["early_stopping"]
-        if changed and not (extends and asks_more(old, new)):
-            more = "run.extend=true asks the others, too. Or: " if asks_more(old, new) else ""
+        may_extend = asks_more(old, new) and not new["run"]["early_stopping"]
+        if changed and not (may_extend and new["run"]["extend"]):
+            more = extension(may_extend) if asks_more(old, new) else ""
             raise UserError(f"{folder.path} asked another number of questions: {changed[0]}. {more}{ways_out(folder)}")
 
 
@@ -233,7 +233,8 @@ def unchanged_shards(
     today = shards(parts, unreadable.append, size=size, order=order)
     changes = find_changes(origins, today, asked=asked, may_read_labels=any(map(_may_read_labels, configs)))
     try:
-        changes.refuse(folder, ways_out(folder), extend=run["extend"] and not run["early_stopping"])
+        may_extend = not run["early_stopping"]
+        changes.refuse(folder, ways_out(folder), extend=run["extend"] and may_extend, may_extend=may_extend)
     except UserError as error:
         raise (UserError(f"{rows_sentence(unreadable)}. {error}") if unreadable else error) from None
     return finished - changes.grown, changes

@@ -30,12 +30,12 @@ from pipeline.engine import resume
 from pipeline.engine.begun_in import begun_in
 from pipeline.engine.components import Backends
 from pipeline.engine.early_stopping import EarlyStopping
-from pipeline.engine.equal_failures import EqualFailures
 from pipeline.engine.local import run_local
 from pipeline.engine.logs import console_of, json_lines
 from pipeline.engine.model_servers import model_servers
 from pipeline.engine.progress import RunProgress
 from pipeline.engine.rejections import Rejections
+from pipeline.engine.repeated_failures import RepeatedFailures
 from pipeline.engine.run_summary import TIMES, RunTotals, renewed_summary, summarise
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
 from pipeline.engine.sources import model_sources, project_sources, refuse_edited, user_sources
@@ -45,9 +45,9 @@ from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.roles import check_roles, remarks
 from pipeline.methods.interface import Method, uses_gold
 from pipeline.suggestions import did_you_mean
-from pipeline.text import counted
+from pipeline.text import agreeing, counted
 from pipeline.traces.folder import BATCH, RunFolder
-from pipeline.traces.reader import failed_shards
+from pipeline.traces.reader import failed_shards, read_shards
 from pipeline.traces.storage import StoragePath, storage_path
 
 T = TypeVar("T")
@@ -315,9 +315,8 @@ class _RunDescription:
         """Name the folder, now that nothing refuses the run, and write what has changed in `run.yaml`."""
         self._console.print(f"run folder: {self._folder.path}", markup=False, soft_wrap=True)
         if self._kept_calls:
-            self._console.print(
-                f"{counted(self._kept_calls, 'model call')} of unfinished shards are stored from before"
-            )
+            stored = f"of unfinished shards {agreeing('are', self._kept_calls)} stored from before"
+            self._console.print(f"{counted(self._kept_calls, 'model call')} {stored}")
         if self._is_changed:
             assert self._saved is not None, "a new run has not changed"
             self._folder.write_run(self._saved)
@@ -342,7 +341,9 @@ async def _run_shards(
     ended = description.began
     with console.status("counting the questions"):
         total, done = count_rows(parts, size=size, finished=finished)
-    equal_failures = EqualFailures(run["max_equal_failures"])
+        if finished and run["early_stopping"]:  # the configurations that were dropped have no rows there
+            done = sum(shard.height for shard in read_shards(folder, ["point"], indices=sorted(finished)))
+    failures = RepeatedFailures(run["max_equal_failures"])
     progress = RunProgress(
         console,
         total=total,
@@ -350,7 +351,7 @@ async def _run_shards(
         on_opened=description.on_opened,
         confidence=configs[0]["evaluation"]["confidence"],
         names=_names(configurations),
-        check=equal_failures.check,
+        check=failures.check,
     )
     rounds: Rounds = iter([shards(parts, rejections.add, size=size)])
     if run["early_stopping"]:
@@ -369,8 +370,8 @@ async def _run_shards(
                         await _executor(engine["name"])(served, folder.path, unfinished, progress)
                         progress.on_complete()
                 finally:
-                    if equal_failures.error:
-                        folder.write_error(equal_failures.error)
+                    if failures.error:
+                        folder.write_error(failures.error)
                 ended = time.monotonic()  # servers that are stopped afterwards do not count
         else:
             if saved is not None:

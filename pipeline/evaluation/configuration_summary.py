@@ -200,6 +200,23 @@ def rivals(asked: Sequence[tuple[str | None, int]]) -> list[int]:
     return [position for position, (_, questions) in enumerate(asked) if questions == most]
 
 
+def best_first(summaries: Sequence[ConfigurationSummary]) -> list[int]:
+    """Return the positions of the configurations with the highest Hits@1 among `rivals`, the cheapest first.
+
+    The cheapest has the fewest calls per question, and of equal ones the fewest tokens.
+    """
+    among = rivals([(each.asked, each.questions) for each in summaries])
+    hits = [each.scores["hits_at_1"].mean if "hits_at_1" in each.scores else -1.0 for each in summaries]
+    equal = [each for each in among if hits[each] == max(hits[rival] for rival in among)]
+    return sorted(equal, key=lambda each: _costs(summaries[each]))
+
+
+def _costs(summary: ConfigurationSummary) -> tuple[float, float]:
+    """Return the calls and the tokens per question."""
+    answered = max(1, summary.answered)
+    return summary.counters.get("llm_calls", 0) / answered, summary.counters.get("tokens", 0) / answered
+
+
 def group_equal_rows(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
     """Group rows with equal scores, status and `meta`, so that a run of any length needs little memory.
 

@@ -62,7 +62,10 @@ def _send(exported: ExportedConfiguration, url: str) -> str:
 
 
 def _post(url: str, body: bytes) -> None:
-    given = (pair.partition("=") for pair in os.environ.get(_HEADERS, "").split(",") if "=" in pair)
+    stored = os.environ.get(_HEADERS, "").strip()
+    if not stored.isprintable():
+        raise UserError(f"the environment variable {_HEADERS} has a line break inside: write NAME=VALUE,NAME=VALUE")
+    given = (pair.partition("=") for pair in stored.split(",") if "=" in pair)
     headers = {name.strip(): value.strip() for name, _, value in given}
     request = Request(url, body, {**headers, "Content-Type": "application/json"})  # noqa: S310
     try:

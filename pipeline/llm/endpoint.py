@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 from typing import Annotated, Any, Self
@@ -22,7 +23,7 @@ from pipeline.errors import ServiceError, UserError, first_defect
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.dialect import Dialect, without_reasoning
 from pipeline.llm.interface import OneModel, capped_identity
-from pipeline.llm.openai_client import WRONG_KEY, OpenAIClient, Reply, Request
+from pipeline.llm.openai_client import WRONG_KEY, Answered, OpenAIClient, Reply, Request
 from pipeline.llm.prompt import Call, Candidate, Completion
 from pipeline.llm.server_reply import (
     CHAT_REPLY,
@@ -149,7 +150,7 @@ class EndpointModel(CallConfig, OneModel):
         logprobs = call.sampling.logprobs
         extra = {} if logprobs is None else {"logprobs": True, "top_logprobs": logprobs}
         several = call.sampling.candidates > 1
-        reply = await (self._ask_for_several(call, extra) if several else self._ask(call, extra))
+        reply, seconds = await (self._ask_for_several(call, extra) if several else self._ask(call, extra))
         choices = reply["choices"] if several else reply["choices"][:1]
         found = [_candidate(choice) for choice in choices]
         order = range(len(found)) if not several or call.sampling.is_beam_search else _best_first(found)
@@ -166,17 +167,18 @@ class EndpointModel(CallConfig, OneModel):
             prompt_tokens=usage_of(reply, "prompt_tokens"),
             completion_tokens=usage_of(reply, "completion_tokens"),
             logprobs=token_logprobs(choices[order[0]]) if logprobs is not None else None,
+            seconds=seconds,
             candidates=tuple(found[index] for index in order) if several else (),
         )
 
-    async def _ask_for_several(self, call: Call, extra: Mapping[str, Any]) -> ChatReply:
+    async def _ask_for_several(self, call: Call, extra: Mapping[str, Any]) -> Answered[ChatReply]:
         """Request several candidates as one call. Raises UserError for a server that cannot return them."""
         sampling = call.sampling
         wanted: dict[str, Any] = {"n": sampling.candidates}
         if sampling.is_beam_search:  # vLLM's extension of the protocol
             wanted |= {"use_beam_search": True, "length_penalty": sampling.length_penalty, "temperature": 0.0}
         try:
-            reply = await self._ask(call, {**extra, **wanted})
+            answered = await self._ask(call, {**extra, **wanted})
         except ServiceError as error:
             if not _CANNOT_RETURN_SEVERAL.search(str(error)):
                 raise
@@ -185,14 +187,14 @@ class EndpointModel(CallConfig, OneModel):
                 f"the server of {self._name} cannot {way} ({error}); serve the model with vLLM (llm=serve), or choose "
                 "a configuration of the method that asks for one text per call"
             ) from None
-        if sampling.is_beam_search and len({text_of(choice) for choice in reply["choices"]}) == 1:
+        if sampling.is_beam_search and len({text_of(choice) for choice in answered.reply["choices"]}) == 1:
             self._warn_once(
                 "the server of %s returned the same text %d times for a beam search: it probably ignores "
                 "use_beam_search; serve the model with vLLM",
                 self._name,
                 sampling.candidates,
             )
-        return reply
+        return answered
 
     def _warn_once(self, message: str, *values: object) -> None:
         if message not in self._warnings:
@@ -206,29 +208,30 @@ class EndpointModel(CallConfig, OneModel):
         the most probable tokens, which any server reports. Raises UserError for a choice that is not one token.
         """
         lookup = self._estimated_logprobs if self.approximate_choices else self._exact_logprobs
-        logprobs, reply = await lookup(call)
-        return Completion.of_choices(
+        logprobs, (reply, seconds) = await lookup(call)
+        completion = Completion.of_choices(
             logprobs,
             prompt_tokens=usage_of(reply, "prompt_tokens"),
             completion_tokens=usage_of(reply, "completion_tokens"),
         )
+        return replace(completion, seconds=seconds)
 
-    async def _exact_logprobs(self, call: Call) -> tuple[dict[str, float], ChatReply]:
+    async def _exact_logprobs(self, call: Call) -> tuple[dict[str, float], Answered[ChatReply]]:
         ids = {choice: await self._token_id(choice) for choice in call.choices}
         extra = {"logprob_token_ids": list(ids.values()), "return_tokens_as_token_ids": True, "top_logprobs": 0}
-        reply = await self._ask(call, {**extra, "logprobs": True, "max_tokens": 1})
-        reported = _next_token_logprobs(reply)
+        answered = await self._ask(call, {**extra, "logprobs": True, "max_tokens": 1})
+        reported = _next_token_logprobs(answered.reply)
         try:
-            return {choice: reported[f"token_id:{id}"] for choice, id in ids.items()}, reply
+            return {choice: reported[f"token_id:{id}"] for choice, id in ids.items()}, answered
         except KeyError as missing:
             raise UserError(
                 f"the server of {self._name} did not report the log-probability of {missing}; serve the model with a "
                 "vLLM that supports logprob_token_ids, or accept estimates with llm.approximate_choices=true"
             ) from None
 
-    async def _estimated_logprobs(self, call: Call) -> tuple[dict[str, float], ChatReply]:
-        reply = await self._ask(call, {"logprobs": True, "top_logprobs": _REPORTED, "max_tokens": 1})
-        return estimate_choices(call.choices, _next_token_logprobs(reply)), reply
+    async def _estimated_logprobs(self, call: Call) -> tuple[dict[str, float], Answered[ChatReply]]:
+        answered = await self._ask(call, {"logprobs": True, "top_logprobs": _REPORTED, "max_tokens": 1})
+        return estimate_choices(call.choices, _next_token_logprobs(answered.reply)), answered
 
     async def _token_id(self, choice: str) -> int:
         """Return the id of a choice's only token. Asks the server once per choice."""
@@ -250,20 +253,20 @@ class EndpointModel(CallConfig, OneModel):
         """
         request = {"model": self._name, "prompt": text, "add_special_tokens": False}
         try:
-            return (await self._client.ask(Request("../tokenize", request, TOKENS)))["tokens"]
+            return (await self._client.ask(Request("../tokenize", request, TOKENS))).reply["tokens"]
         except ServiceError as error:
             problem = error
         completing = {**request, "max_tokens": 1, "return_token_ids": True}
         with suppress(ServiceError):
-            reply = await self._client.ask(Request("completions", completing, PLAIN_REPLY))
-            for choice in reply["choices"]:
+            answered = await self._client.ask(Request("completions", completing, PLAIN_REPLY))
+            for choice in answered.reply["choices"]:
                 if tokens := choice.get("prompt_token_ids"):
                     return tokens
         raise UserError(
             f"exact choices need vLLM's /tokenize, but {problem}; accept estimates with llm.approximate_choices=true"
         )
 
-    async def _ask(self, call: Call, extra: Mapping[str, Any]) -> ChatReply:
+    async def _ask(self, call: Call, extra: Mapping[str, Any]) -> Answered[ChatReply]:
         """Request one chat completion."""
         merged = {**self._body(call), **(self.extra_body or {}), **extra}
         fields = {name: value for name, value in merged.items() if value is not None}
@@ -294,10 +297,13 @@ class EndpointModel(CallConfig, OneModel):
         return body
 
     def _api_key(self) -> str:
-        """Return the key from the environment. Raises UserError if a variable of the user's own is not set."""
+        """Return the key from the environment. Raises UserError if it is wrong, or a variable of the user's not set."""
         if self.api_key_env not in (_DEFAULT_KEY, *os.environ):
             raise UserError(f"the environment variable {self.api_key_env}, which llm.api_key_env names, is not set")
-        return os.environ.get(self.api_key_env, "").strip()
+        key = os.environ.get(self.api_key_env, "").strip()
+        if not key.isprintable():
+            raise UserError(f"the environment variable {self.api_key_env} is no API key: it has a line break inside")
+        return key
 
     async def _find_model(self) -> tuple[str, str]:
         """Return the name and the identity of the model, which must be the same on every server."""

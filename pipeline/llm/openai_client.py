@@ -71,6 +71,7 @@ class Reply:
     url: str
     status: int
     body: bytes
+    seconds: float = 0.0
 
     @property
     def transient(self) -> bool:
@@ -78,7 +79,15 @@ class Reply:
         return self.status >= 500 or (self.status in _OVERLOADED and _NO_CREDIT not in self.body)
 
 
-class OpenAIClient(ReplicatedClient[Request[Any], Any]):
+class Answered(NamedTuple, Generic[T]):
+    """A validated reply."""
+
+    reply: T
+    seconds: float
+    """How long the server took for it, without earlier attempts and pauses."""
+
+
+class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
     """Replicated OpenAI-compatible servers."""
 
     def __init__(
@@ -123,20 +132,20 @@ class OpenAIClient(ReplicatedClient[Request[Any], Any]):
         """Send one request. Model servers get so many that they have connections of their own."""
         return await self._connections.post(url, data)
 
-    async def ask(self, request: Request[T], *, affinity: str | None = None) -> T:
+    async def ask(self, request: Request[T], *, affinity: str | None = None) -> Answered[T]:
         """Return the validated reply to a request.
 
         Raises ContextOverflow, or ServiceError if the servers fail or refuse the request.
         """
-        return cast("T", await self.send(request, affinity=affinity))
+        return cast("Answered[T]", await self.send(request, affinity=affinity))
 
-    async def attempt(self, request: Request[Any], server: Server) -> Any:
+    async def attempt(self, request: Request[Any], server: Server) -> Answered[Any]:
         """Send a request to one server once, and once more without each parameter that the server refuses."""
         while True:
             sent = adapt(request.fields, self._refused[server])
             reply = await self._exchange(request.path, sent, server)
             if reply.status == 200:
-                return self._validate(reply, request, server)
+                return Answered(self._validate(reply, request, server), reply.seconds)
             message = server_message(reply)
             if reply.status not in _REFUSED:
                 raise self._failure(reply, server)
@@ -154,7 +163,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Any]):
             problem = describe(error)
             self.count_failure(server, problem)
             raise AttemptFailed(f"{server.url} failed: {problem}") from None
-        return Reply(server.url, response.status, response.body)
+        return Reply(server.url, response.status, response.body, response.seconds)
 
     def _validate(self, reply: Reply, request: Request[T], server: Server) -> T:
         try:

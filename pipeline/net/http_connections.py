@@ -34,6 +34,8 @@ class Response(NamedTuple):
     headers: Mapping[str, str]
     """By names in lower case."""
     body: bytes
+    seconds: float = 0.0
+    """From the request to the last byte, without queues of this process; 0 if it was not measured."""
 
 
 class ReplyTooLarge(aiohttp.ClientPayloadError):

@@ -350,13 +350,13 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         finally:
             server.outstanding -= 1
         self._heed(server, response)
+        latency_s = time.monotonic() - started
         if response.status >= 500:
             server.failures += 1
         else:
-            latency_s = time.monotonic() - started
             self._latencies.append(latency_s)
             server.latencies.append(latency_s)
-        return response
+        return response._replace(seconds=latency_s)
 
     async def post(self, url: URL, data: Any) -> Response:
         """Send one `POST`, outside of all statistics. Raises TRANSPORT_ERRORS."""

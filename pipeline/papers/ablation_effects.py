@@ -31,6 +31,8 @@ class Effect:
 
     ablation: Ablation
     score: str
+    questions: int
+    """The questions that have the score in both: `answer_supported`, for example, only those with a correct answer."""
     base: float
     other: float
     difference: Difference
@@ -76,7 +78,8 @@ def measured_effects(
             ]
             base, other = (float(pair[name].to_numpy().mean()) for name in ("base", "other"))
             change = difference(pair, clusters, scoring)
-            effects.append(Effect(ablation, score, base, other, change, known.get(score, published_other_scores)))
+            published_differences = known.get(score, published_other_scores)
+            effects.append(Effect(ablation, score, pair.height, base, other, change, published_differences))
     return effects
 
 
@@ -107,7 +110,7 @@ def effect_table(
         below = f"\n#{base.number} → #{other.number}: {_calls(base)} → {_calls(other)} calls"
         for index, effect in enumerate(rows):
             part = Text() if index else Text(ablation.part).append(below, "dim")
-            table.add_row(part, *_cells(effect))
+            table.add_row(part, *_cells(effect, summaries[0].questions))
         table.add_section()
     return table
 
@@ -119,7 +122,8 @@ def effect_columns(
     table = _empty_table(summaries, "#: the numbers of the configurations in the run; calls per question")
     table.add_column("ablation")
     table.add_column("score")
-    for heading in ("# with", "# without", "with", "without", "difference", "published low", "published high"):
+    figures = ("questions", "# with", "# without", "with", "without", "difference", "published low", "published high")
+    for heading in figures:
         table.add_column(heading, justify="right")
     table.add_column("verdict")
     for heading in ("calls with", "calls without"):
@@ -130,6 +134,7 @@ def effect_columns(
         table.add_row(
             effect.ablation.part,
             _heading(effect),
+            f"{effect.questions:,}",
             *(str(each.number) for each in (base, other)),
             *(f"{100 * score:.1f}" for score in (effect.base, effect.other)),
             f"{_points(effect.difference.mean)} {_interval(effect)}",
@@ -164,11 +169,12 @@ def _figures_of_base(figure: Figure, preset: str) -> list[Figure]:
     ]
 
 
-def _cells(effect: Effect) -> tuple[str | Text, ...]:
+def _cells(effect: Effect, asked: int) -> tuple[str | Text, ...]:
     extremes = (min(effect.published), max(effect.published)) if effect.published else ()
     published = " … ".join(dict.fromkeys(f"{value:+.1f}" for value in extremes)) or "–"
+    fewer = f"\n{counted(effect.questions, 'question')}" if effect.questions < asked else ""
     return (
-        _heading(effect),
+        Text(_heading(effect)).append(fewer, "dim"),
         f"{100 * effect.base:.1f} → {100 * effect.other:.1f}",
         Text(_points(effect.difference.mean)).append(f"\n{_interval(effect)}", "dim"),
         Text(published).append(f"\n{effect.verdict}", "dim"),

@@ -15,7 +15,6 @@ from pipeline.evaluation.budget_limits import much_limited
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group
 from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.unreadable import much_unreadable, range_text
-from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.report.bars import latency_chart, loss_chart, reflection_chart, role_charts
 from pipeline.report.configuration_table import configuration_table
 from pipeline.report.curves import find_curves
@@ -209,8 +208,6 @@ def _warnings(block: Block) -> list[str]:
     not_compared = len(configurations) - len(block.comparable)
     failed = sum(each.summary.failed for each in configurations)
     too_long = [is_too_long(error) for run in block.runs for error in run.errors]
-    graphs = [each.served["graph"] for each in configurations]
-    same_graph = all(may_be_same_graph(graphs[0], other) for other in graphs)
     edited = differing_code(each.code for each in configurations)
     limited = much_limited([each.summary for each in configurations])
     warnings = {
@@ -221,7 +218,7 @@ def _warnings(block: Block) -> list[str]:
         f"{TOO_LONG}.": failed and any(too_long),
         f"In {counted(len(limited), 'configuration')}, more than 1 % of the questions met a limit of budget, which may "
         "decide their scores and the curves through them.": limited,
-        "The configurations used different graphs, which alone can change scores.": not same_graph,
+        "The configurations used different graphs, which alone can change scores.": not block.has_one_graph,
         f"The runs used different sources of {inline(', '.join(edited))}, which alone can change scores.": edited,
         "The scores were recomputed after the run. The table shows the new scores; recommendations and averaged "
         "curves use the original ones.": block.rescored,

@@ -26,6 +26,7 @@ from pipeline.evaluation.configuration_summary import STANDARD_SCORES, Configura
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
 from pipeline.grouping import grouped
+from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.report.details import TRACE_COLUMNS, Details, Tally
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import FailedRows, RoleReplies, count_errors, read_shards
@@ -175,6 +176,12 @@ class Block:
             for name in self.charted
             if name in configuration.summary.scores
         )
+
+    @property
+    def has_one_graph(self) -> bool:
+        """Whether all configurations used one graph, as far as its fingerprints can tell."""
+        first, *others = (each.served["graph"] for each in self.configurations)
+        return all(may_be_same_graph(first, other) for other in others)
 
     @property
     def most_complete(self) -> Configuration:

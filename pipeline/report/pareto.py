@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pipeline import config
 from pipeline.grouping import grouped
@@ -27,7 +28,8 @@ def recommendations(block: Block, score: str) -> list[Recommendation]:
     """Return the recommendation by a score, for each label."""
     scores = block.scores(score)
     cost_keys = {index: block.configurations[index].cost_key for index in block.comparable}
-    return [recommend(scores, cost_keys, among=_different(block, among)) for among in _by_label(block)]
+    found = [recommend(scores, cost_keys, among=_different(block, among)) for among in _by_label(block)]
+    return found if block.has_one_graph else [replace(each, recommended=None) for each in found]
 
 
 def _different(block: Block, among: Sequence[int]) -> list[int]:
@@ -55,7 +57,7 @@ def recommendation_view(
         best_score=percent(best.summary.scores[score]),
         is_best=index == recommendation.best,
         heading=_marks(block, recommendation)[index],
-        objection=_objection(recommendation),
+        objection=_objection(block, recommendation),
         difference=percentage_points(recommendation.not_worse[index]),
         costs=[
             (COSTS[counter], labels.cost(recommended, counter), labels.cost(best, counter)) for counter in labels.costs
@@ -67,10 +69,12 @@ def recommendation_view(
     )
 
 
-def _objection(recommendation: Recommendation) -> str | None:
+def _objection(block: Block, recommendation: Recommendation) -> str | None:
     """Say why no configuration can be recommended; None if one is."""
     if recommendation.recommended is not None:
         return None
+    if not block.has_one_graph:
+        return "The configurations used different graphs, which alone can change scores."
     if recommendation.questions < recommendation.needed:
         return (
             f"Too few questions: {recommendation.questions:,}. At least {recommendation.needed:,} are needed to show "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -337,7 +338,8 @@ def _open_lock(path: Path) -> TextIO:
     try:
         return path.open("a")  # a link to another file must not empty that file
     except OSError as error:
-        raise UserError(f"{path} cannot be opened: {error.strerror}; remove it, or name another run.dir") from None
+        remedy = "name" if error.errno == errno.EROFS else "remove it, or name"
+        raise UserError(f"{path} cannot be opened: {error.strerror}; {remedy} another run.dir") from None
 
 
 def _lock(handle: int, path: Path) -> None:

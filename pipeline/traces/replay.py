@@ -81,6 +81,8 @@ class _QuestionReplay:
             if call.key in self.usable:
                 return recorded.completion
             raise ServiceError(f"not usable: the recorded call has {OTHER_DATA}")
+        if not self.recorded:
+            raise ServiceError("not recorded: that run has no call of this question")
         same_role = [other for other in self.recorded.values() if other.role == call.prompt.role]
         difference = explain_miss(_as_recorded(call), same_role, otherwise="the model or the seed")
         style = section_of(call.prompt.role, self.llm).get("prompt_style", "full")

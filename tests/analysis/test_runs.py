@@ -211,7 +211,7 @@ def test_an_argument_of_another_kind_is_a_user_error(run: Run) -> None:
 def test_flips_of_runs_without_a_common_question_are_refused(run: Run, tmp_path: Path) -> None:
     words = ["method=cot", "llm=similarity", "dataset.split=train", "run.limit=2", f"run.dir={tmp_path}/other"]
     assert main(["evaluate", *words]) == 0
-    with pytest.raises(UserError, match="cannot be compared: no question is in both"):
+    with pytest.raises(UserError, match="cannot be compared: "):
         run.flips(tmp_path / "other")
 
 

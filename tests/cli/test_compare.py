@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -16,7 +17,9 @@ import polars as pl
 import pytest
 import scipy
 
+from pipeline import open_run
 from pipeline.config import default
+from pipeline.errors import UserError
 from pipeline.evaluation.statistics import benjamini_hochberg, holm
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
@@ -185,6 +188,18 @@ def test_a_method_without_lookups_is_named_where_the_oracle_answers(kgqa: Kgqa) 
     assert alone in kgqa("compare", "run").out
     assert "looked up nothing" not in kgqa("compare", "run", "configuration=[1,3]").out, "the similarity policy"
     assert alone in kgqa("report", "run").out
+
+
+def test_the_row_of_the_base_is_of_all_its_questions_if_the_others_have_fewer(
+    runs: Path, kgqa: Kgqa, tmp_path: Path
+) -> None:
+    evaluate(kgqa, "few", "llm=oracle", "run.limit=10", "method.depth=1")
+    assert kgqa("compare", runs / "good", runs / "bad", "few", "table=t.csv").code == 0
+    base, *others = csv.DictReader((tmp_path / "t.csv").read_text("utf-8").splitlines())
+    (own,) = json.loads((runs / "good" / "summary.json").read_text())["points"]
+    assert (base["questions"], {each["questions"] for each in others}) == ("60", {"40", "10"})
+    assert float(base["tokens"]) == pytest.approx(own["tokens"] / 60, abs=0.06)
+    assert float(base["calls"]) == pytest.approx(own["llm_calls"] / 60, abs=0.06)
 
 
 def test_the_tables_fit_80_columns(runs: Path, kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,7 +384,10 @@ def test_the_same_ids_over_other_texts_are_refused(kgqa: Kgqa) -> None:
     write_family(6, text="Name a child of")
     run_family(kgqa, "two", "llm=oracle")
     said = kgqa("compare", "one", "two").sentence
-    assert said == "one:0 and two:0 cannot be compared: question q0 has a different text in each"
+    reason = "cannot be compared: question q0 has a different text in each"
+    assert said == f"one:0 and two:0 {reason} (name runs over the same questions and the same graph)"
+    with pytest.raises(UserError, match=f"^.*one and .*two {reason}$"):
+        open_run("one").flips("two")
 
 
 def test_the_same_questions_with_other_gold_answers_are_refused(kgqa: Kgqa) -> None:
@@ -400,6 +418,9 @@ def test_runs_of_different_circumstances_are_refused(words: str, differs: str, r
     evaluate(kgqa, "other", "llm=oracle", "run.limit=10", words)
     said = kgqa("compare", runs / "good", "other").sentence
     assert said.startswith(f"good:0 and other:0 cannot be compared: {differs}")
+    assert said.endswith("needs no new calls)" if "evaluation" in words else "the same questions and the same graph)")
+    with pytest.raises(UserError, match=f"cannot be compared: {re.escape(differs)}"):
+        open_run(runs / "good").flips("other")
 
 
 def test_an_unfinished_run_is_reported(runs: Path, kgqa: Kgqa) -> None:

@@ -96,6 +96,14 @@ def test_a_search_with_early_stopping_may_end_with_a_batch_of_one(kgqa: Kgqa) ->
     assert shown.out.splitlines()[-1].startswith("3 configurations: ")
 
 
+def test_a_sweep_over_the_number_of_questions_is_compared_with_this_number(kgqa: Kgqa) -> None:
+    assert kgqa("sweep", "method=cot", "llm=oracle", "dataset.triples=1000", "run.limit=4,6", "run.dir=run").code == 0
+    shown = kgqa("compare", "run").out
+    assert re.search(r"^ # +limit ", shown, re.MULTILINE)
+    assert re.search(r"^ 0 +4 .*base", shown, re.MULTILINE)
+    assert re.search(r"^ 1 +6 .*same", shown, re.MULTILINE)
+
+
 def test_a_key_that_a_line_of_a_file_has_twice_is_named(kgqa: Kgqa) -> None:
     Path("points.txt").write_text("method=cot run.seed=1 method=rag\n")
     shown = kgqa("sweep", "points.txt", "llm=similarity", "run.limit=1", "run.dir=run", "dataset.triples=1000")

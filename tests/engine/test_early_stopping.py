@@ -82,6 +82,17 @@ class TestRuns:
         assert run(tmp_path / "run", "run.early_stopping=24")["complete"] is True
         assert rows(tmp_path / "run").equals(rows(stopped))
 
+    def test_a_complete_run_has_nothing_left_though_its_first_configuration_was_dropped(
+        self, stopped: Path, tmp_path: Path
+    ) -> None:
+        shutil.copytree(stopped, tmp_path / "run")
+        before = rows(stopped)
+        assert run(tmp_path / "run", "run.early_stopping=24")["complete"] is True
+        assert rows(tmp_path / "run").equals(before)
+        for more in ([], ["run.extend=true"]):
+            with pytest.raises(UserError, match=r"asked another number .*its run cannot be extended\. run\.restart"):
+                run(tmp_path / "run", "run.early_stopping=24", "run.limit=160", *more)
+
 
 class TestOrder:
     EXAMPLES = tuple(default(SyntheticWorld, triples=2000, questions=400).examples(pytest.fail))

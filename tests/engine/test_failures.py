@@ -6,13 +6,19 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from pipeline.cli.main import main
+from pipeline.engine import repeated_failures
+from pipeline.engine.repeated_failures import RepeatedFailures
+from pipeline.engine.worker_reports import FinishedRows
+from pipeline.errors import UserError
 from tests.llm.misbehaving_server import body, serving
 
 METHOD = """
 from pydantic.dataclasses import dataclass
+from pipeline.errors import ServiceError
 from pipeline.types import Answer, Prediction
 
 
@@ -22,8 +28,11 @@ class Broken:
     good: str = ""
     failing: int = 100
     exits: bool = False
+    gone_from: int = 100
 
     async def answer(self, question, tools):
+        if int(question.id[-2:]) >= self.gone_from:
+            raise ServiceError("no graph server gave a usable answer")
         if question.id[-1] in self.good or int(question.id[-2:]) >= self.failing:
             return Answer()
         if self.exits:
@@ -43,7 +52,14 @@ def evaluate(
     monkeypatch.chdir(tmp_path)
     choices = tmp_path / "conf" / "method"
     choices.mkdir(parents=True)
-    keys = ["_target_: broken_method.Broken", "name: broken", "good: ''", "failing: 100", "exits: false"]
+    keys = [
+        "_target_: broken_method.Broken",
+        "name: broken",
+        "good: ''",
+        "failing: 100",
+        "exits: false",
+        "gone_from: 100",
+    ]
     (choices / "broken.yaml").write_text("\n".join(keys))
     (tmp_path / "broken_method.py").write_text(METHOD)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -67,6 +83,78 @@ def test_a_run_whose_first_questions_all_fail_alike_stops_with_the_error_and_kee
     assert said.endswith("stopped.txt in the run folder has the traceback\n")
     assert "return table[id]" not in said
     assert "return table[id]" in Path("r/stopped.txt").read_text()
+
+
+def test_a_run_whose_server_does_not_come_back_stops(
+    evaluate: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeated_failures, "_OUTAGE_S", 0)
+    keys = ("method.failing=0", "engine.shard_size=8", "engine.concurrency=1", "run.max_equal_failures=4")
+    code, _, said = evaluate("run.limit=60", "method.gone_from=20", *keys)
+    assert code == 2
+    assert "all questions have failed because of a server (run.max_equal_failures=null goes on). When it" in said
+    assert "asks the failed questions again: ServiceError: no graph server gave a usable answer" in said
+    rows = pl.read_parquet("r/traces/*.parquet")
+    assert set(rows["status"]) == {"ok"}, "the shards from before"
+
+
+class TestOutage:
+    """When the failures of a server stop a run."""
+
+    GONE = FinishedRows(questions=2, failed=2, errors={"ServiceError: none answers": "ServiceError: none answers"})
+
+    @pytest.fixture
+    def seconds(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+        """The clock: the last element."""
+        clock = [1000.0]
+        monkeypatch.setattr(repeated_failures.time, "monotonic", lambda: clock[-1])
+        return clock
+
+    @pytest.fixture
+    def watched(self) -> RepeatedFailures:
+        """After a question that did not fail."""
+        watched = RepeatedFailures(3)
+        watched.check(FinishedRows(questions=1))
+        return watched
+
+    def test_a_short_one_does_not(self, watched: RepeatedFailures, seconds: list[float]) -> None:
+        for _ in range(100):
+            watched.check(self.GONE)
+        seconds.append(seconds[0] + 299)
+        watched.check(self.GONE)
+
+    def test_a_few_questions_do_not(self, watched: RepeatedFailures, seconds: list[float]) -> None:
+        watched.check(self.GONE)
+        seconds.append(seconds[0] + 3000)
+        watched.check(FinishedRows())
+        with pytest.raises(UserError, match="for 5 minutes, all questions have failed because of a server"):
+            watched.check(self.GONE)
+        assert watched.error.endswith("again:\nServiceError: none answers")
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            FinishedRows(questions=1),
+            FinishedRows(questions=2, failed=1, errors=GONE.errors),
+            FinishedRows(questions=1, failed=1, errors={"KeyError: …": "KeyError: 'x'"}),
+            FinishedRows(questions=1, failed=1, errors={"RequestRefused: 401": "RequestRefused: 401"}),
+        ],
+    )
+    def test_any_other_end_of_a_question_begins_anew(
+        self, other: FinishedRows, watched: RepeatedFailures, seconds: list[float]
+    ) -> None:
+        watched.check(self.GONE)
+        watched.check(self.GONE)
+        seconds.append(seconds[0] + 3000)
+        watched.check(other)
+        watched.check(self.GONE)
+        watched.check(self.GONE)
+
+    def test_null_never_stops(self, seconds: list[float]) -> None:
+        watched = RepeatedFailures(None)
+        for _ in range(100):
+            seconds.append(seconds[-1] + 100)
+            watched.check(self.GONE)
 
 
 def test_a_method_that_exits_fails_its_questions_and_not_the_run(

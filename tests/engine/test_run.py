@@ -42,7 +42,7 @@ def resolve(folder: Path, *overrides: str, method: dict[str, Any] | None = None)
         "dataset=synthetic",
         "dataset.triples=2000",
         "llm=oracle",
-        "run.limit=40",
+        *([] if any(word.startswith("run.limit=") for word in overrides) else ["run.limit=40"]),
         f"run.dir='{folder}'",
         *overrides,
     )
@@ -318,6 +318,13 @@ def test_replay_names_the_field_that_differs_from_the_nearest_call(tmp_path: Pat
     run(resolve(tmp_path / "replayed", *words))
     errors = rows(tmp_path / "replayed")["error"]
     assert errors.str.contains("differs in sampling.temperature").all()
+
+
+def test_replay_names_a_question_that_was_not_recorded(tmp_path: Path) -> None:
+    run(resolve(tmp_path / "first", "run.limit=4"))
+    run(resolve(tmp_path / "replayed", "llm=replay", f"llm.run={tmp_path / 'first'}", "run.limit=8"))
+    errors = rows(tmp_path / "replayed")["error"].drop_nulls()
+    assert errors.to_list() == ["ServiceError: not recorded: that run has no call of this question"] * 4
 
 
 def test_configurations_of_one_run_share_calls_and_answer_as_if_alone(tmp_path: Path) -> None:

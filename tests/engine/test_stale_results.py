@@ -591,7 +591,7 @@ def test_a_higher_limit_is_asked_with_run_extend(project: Project) -> None:
     project.run(*words)
     more = ("llm=similarity", "run.limit=5")
     said = project.run(*more, code=2)
-    assert "asked another number of questions: run.limit: 3 → 5. run.extend=true asks the others, too" in said
+    assert "asked another number of questions: run.limit: 3 → 5. run.extend=true answers them, too" in said
     assert "run.reuse=" in said
     before = project.rows()
     project.run(*more, "run.extend=true")

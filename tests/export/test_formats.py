@@ -127,6 +127,16 @@ def test_an_address_without_a_scheme_is_no_folder(address: str, exported: Export
     assert not Path(address).exists()
 
 
+def test_headers_with_a_line_break_are_refused(
+    exported: ExportedConfiguration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=secret\nx=y")
+    with pytest.raises(
+        UserError, match=r"^the environment variable OTEL_EXPORTER_OTLP_HEADERS has a line break inside"
+    ):
+        list(write(exported, "http://127.0.0.1:9"))
+
+
 def test_spans_are_sent_to_a_collector(exported: ExportedConfiguration, output: Path) -> None:
     Collector.taken, Collector.code = [], 200
     with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:

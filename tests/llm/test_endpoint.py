@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import pickle
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -212,8 +213,13 @@ class TestFailures:
     async def test_the_only_server_gets_the_pause_that_it_asks_for(self, server: Any, pauses: list[float]) -> None:
         server.behaviours = [server.fail(429, "slow down", Retry_After="0.3")]
         async with model(server) as llm:
-            assert (await llm.complete(call())).text == "hello"
+            began = time.perf_counter()
+            completion = await llm.complete(call())
+        assert completion.text == "hello"
         assert max(pauses) == pytest.approx(0.3, abs=0.1)
+        assert 0 < completion.seconds < time.perf_counter() - began - 0.9 * max(pauses), (
+            "its own time has no pause in it"
+        )
 
     @pytest.mark.parametrize("as_date", [False, True])
     async def test_a_longer_pause_than_the_longest_one_is_cut(

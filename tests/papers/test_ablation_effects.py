@@ -17,7 +17,7 @@ from tests.evaluation.test_score_tables import printed, summary
 
 def effect(low: float, high: float, published: tuple[float, ...]) -> Effect:
     difference = Difference(mean=(low + high) / 2, low=low, high=high, p_value=0.5)
-    return Effect(Ablation("w/o part", "x", "y"), "f1", 0.5, 0.5 + difference.mean, difference, published)
+    return Effect(Ablation("w/o part", "x", "y"), "f1", 70, 0.5, 0.5 + difference.mean, difference, published)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,7 @@ def test_a_file_has_one_value_in_each_cell(tmp_path: Path) -> None:
     assert first == {
         "ablation": "w/o part",
         "score": "F1",
+        "questions": "70",
         "# with": "0",
         "# without": "1",
         "with": "50.0",
@@ -70,6 +71,13 @@ def test_a_file_has_one_value_in_each_cell(tmp_path: Path) -> None:
         "calls without": f"{11 / questions:.1f}",
     }
     assert (second["published low"], second["published high"], second["difference high"]) == ("", "", "25.0")
+
+
+@pytest.mark.parametrize(("asked", "said"), [(100, True), (70, False)])
+def test_a_score_of_fewer_questions_names_their_number(asked: int, said: bool) -> None:
+    summaries = [summary(number=number, questions=asked, counters={"llm_calls": 10}) for number in (0, 1)]
+    text = printed(effect_table([effect(-0.04, -0.01, ())], summaries, {"y": 0, "x": 1}), width=100)
+    assert ("70 questions" in text.replace("on webqsp, 70 questions", "")) is said
 
 
 @pytest.mark.parametrize(

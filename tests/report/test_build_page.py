@@ -379,6 +379,10 @@ def test_different_graphs_have_a_warning() -> None:
     there = replace(make(hits(1), {"depth": 2}), served={**here.served, "graph": "another"})
     assert view(here, there).warnings == ["The configurations used different graphs, which alone can change scores."]
     assert dict(view(here, there).facts)["graph"] == ["a graph", "another"]
+    for one, recommended in ((there, False), (make(hits(1), {"depth": 2}), True)):
+        (found,) = view(here, one).scores[0].recommendations
+        assert (found.objection is None) is recommended
+        assert ("recommended" in found.heading) is recommended
 
 
 @pytest.mark.parametrize("right", [0, 20])

@@ -80,6 +80,13 @@ class TestModels:
         assert (level, found) == ("problem", "it cannot be used")
         assert fix.endswith("answered 401: invalid api key; put a valid key into the variable MY_KEY")
 
+    async def test_a_key_with_a_line_break_names_its_variable(
+        self, server: FakeOpenAIServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("MY_KEY", "sk-first\nsk-second")
+        _, _, fix = worst(await models(point(*at(server), "llm.api_key_env=MY_KEY")))
+        assert fix == "the environment variable MY_KEY is no API key: it has a line break inside"
+
     async def test_servers_of_different_models(self, servers: list[FakeOpenAIServer]) -> None:
         one, other, _ = servers
         other.cards = [{"id": "llama", "root": "other-checkpoint"}]

@@ -1,0 +1,67 @@
+"""Stops a run whose questions fail again and again, as all others would (`run.max_equal_failures`).
+
+Either the first ones all fail with the same error, or a server does not come back.
+"""
+
+from __future__ import annotations
+
+import time
+
+from pipeline.engine.worker_reports import FinishedRows
+from pipeline.errors import ServiceError, UserError
+from pipeline.text import counted
+
+_OUTAGE_S = 300.0
+"""Seconds during which all questions fail because of a server, after which the run stops. A restart takes less."""
+_OUTAGE = f"{ServiceError.__name__}:"
+"""How an error begins that a server which comes back would end: other ones of a server have names of their own."""
+_NEVER = "(run.max_equal_failures=null goes on)"
+
+
+class RepeatedFailures:
+    """Checks the finished rows of a run."""
+
+    def __init__(self, most: int | None) -> None:
+        """Stop the run after `most` rows if all have failed with one error; None never stops it."""
+        self._most = most
+        self._all = FinishedRows()
+        self._failed_in_a_row = 0
+        """Rows that have failed because of a server, since the last other row."""
+        self._outage_began_s = 0.0
+        """On the clock of `time.monotonic`."""
+        self.error = ""
+        """Why the run was stopped, with the traceback; empty if it was not."""
+
+    def check(self, new: FinishedRows) -> None:
+        """Add rows that have finished. Raises UserError if the run should stop."""
+        if self._most is None:
+            return
+        self._all = self._all + new
+        self._count_outage(new)
+        if self._most <= self._all.failed == self._all.questions and len(self._all.errors) == 1:
+            first = f"the first {counted(self._most, 'question')}"
+            self._stop(f"{first} all failed with the same error {_NEVER}:", self._all)
+        if self._failed_in_a_row >= self._most and time.monotonic() > self._outage_began_s + _OUTAGE_S:
+            since = f"for {_OUTAGE_S / 60:.0f} minutes, all questions have failed because of a server {_NEVER}. When it"
+            self._stop(
+                f"{since} answers again, the same command goes on, and run.retry_failed=true asks the failed questions "
+                "again:",
+                new,
+            )
+
+    def _count_outage(self, new: FinishedRows) -> None:
+        if not new.questions:
+            return
+        if new.failed < new.questions or not all(kind.startswith(_OUTAGE) for kind in new.errors):
+            self._failed_in_a_row = 0
+            return
+        if not self._failed_in_a_row:
+            self._outage_began_s = time.monotonic()
+        self._failed_in_a_row += new.questions
+
+    def _stop(self, said: str, rows: FinishedRows) -> None:
+        details = next(iter(rows.errors.values()))
+        self.error = f"{said}\n{details}"
+        *traceback, error = details.splitlines()
+        where = "; stopped.txt in the run folder has the traceback" if traceback else ""
+        raise UserError(f"{said} {error}{where}")
