@@ -6,6 +6,7 @@ Either the first ones all fail with the same error, or a server does not come ba
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from pipeline.engine.worker_reports import FinishedRows
 from pipeline.errors import ServiceError, UserError
@@ -24,7 +25,9 @@ class RepeatedFailures:
     def __init__(self, most: int | None) -> None:
         """Stop the run after `most` rows if all have failed with one error; None never stops it."""
         self._most = most
-        self._all = FinishedRows()
+        self._questions = self._failed = 0
+        self._errors: dict[str, str] = {}
+        """Those of the first rows, as `FinishedRows.errors`."""
         self._failed_in_a_row = 0
         """Rows that have failed because of a server, since the last other row."""
         self._outage_began_s = 0.0
@@ -36,18 +39,24 @@ class RepeatedFailures:
         """Add rows that have finished. Raises UserError if the run should stop."""
         if self._most is None:
             return
-        self._all = self._all + new
+        self._count(new)
         self._count_outage(new)
-        if self._most <= self._all.failed == self._all.questions and len(self._all.errors) == 1:
+        if self._most <= self._failed == self._questions and len(self._errors) == 1:
             first = f"the first {counted(self._most, 'question')}"
-            self._stop(f"{first} all failed with the same error {_NEVER}:", self._all)
+            self._stop(f"{first} all failed with the same error {_NEVER}:", self._errors)
         if self._failed_in_a_row >= self._most and time.monotonic() > self._outage_began_s + _OUTAGE_S:
             since = f"for {_OUTAGE_S / 60:.0f} minutes, all questions have failed because of a server {_NEVER}. When it"
             self._stop(
                 f"{since} answers again, the same command goes on, and run.retry_failed=true asks the failed questions "
                 "again:",
-                new,
+                new.errors,
             )
+
+    def _count(self, new: FinishedRows) -> None:
+        self._questions += new.questions
+        self._failed += new.failed
+        if self._failed == self._questions:
+            self._errors |= new.errors
 
     def _count_outage(self, new: FinishedRows) -> None:
         if not new.questions:
@@ -59,8 +68,8 @@ class RepeatedFailures:
             self._outage_began_s = time.monotonic()
         self._failed_in_a_row += new.questions
 
-    def _stop(self, said: str, rows: FinishedRows) -> None:
-        details = next(iter(rows.errors.values()))
+    def _stop(self, said: str, errors: Mapping[str, str]) -> None:
+        details = next(iter(errors.values()))
         self.error = f"{said}\n{details}"
         *traceback, error = details.splitlines()
         where = "; stopped.txt in the run folder has the traceback" if traceback else ""
