@@ -360,7 +360,7 @@ def _no_choice(overrides: Sequence[str]) -> str | None:
 def _wrong_choice(group: str, choice: str, options: Sequence[str]) -> str:
     return (
         f"there is no {group}={choice}.{did_you_mean(choice, options)} Known: {', '.join(options)}; "
-        "choices of your own are searched in ./conf, in KGQA_CONF and in hydra.searchpath=[file://FOLDER]"
+        "choices of your own are searched in KGQA_CONF, by default ./conf, and in hydra.searchpath=[file://FOLDER]"
     )
 
 

@@ -85,7 +85,7 @@ def test_a_wrong_choice_lists_user_defined_ones(outside: list[str], evaluate: Kg
     known = sorted(["mine", *(file.stem for file in (conf_dir() / "method").glob("*.yaml"))])
     assert said == (
         f"there is no method=mien. Did you mean 'mine'? Known: {', '.join(known)}; "
-        "choices of your own are searched in ./conf, in KGQA_CONF and in hydra.searchpath=[file://FOLDER]"
+        "choices of your own are searched in KGQA_CONF, by default ./conf, and in hydra.searchpath=[file://FOLDER]"
     )
     assert evaluate(*outside, "method.wrod=x").sentence == "unknown key 'method.wrod'. Did you mean 'method.word'?"
 
