@@ -22,6 +22,7 @@ from pipeline.evaluation.score_tables import (
     plain_table,
     too_wide,
 )
+from pipeline.evaluation.simulated import label_lines
 from pipeline.text import counted
 
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
@@ -75,13 +76,17 @@ def comparison_table(
         f"of {base.dataset}"
     )
     notes = [*_footnotes(comparisons, _CORRECTIONS[correction], clusters), *_rest(comparisons, shown)]
+    labels = {each.label for each in (base, *selection.others)}
 
     def build(left_out: Sequence[str]) -> Table:
-        table = plain_table(title, "\n".join([*notes, *too_wide(left_out)]), padding=0)
+        # A file has all columns, and goes without the lines above the table, which say what answered.
+        answered = [] if left_out else label_lines(labels)
+        table = plain_table(title, "\n".join([*notes, *answered, *too_wide(left_out)]), padding=0)
         all_cells = columns[_INTERVALS not in left_out]
         kept = {heading: cells for heading, cells in all_cells.items() if heading not in left_out}
         for heading, cells in kept.items():
             short = heading.replace("_", "_\n") if max(map(len, cells)) < len(heading) else heading
+            short += f" ({base.label})" if heading == "method" and answered and len(labels) == 1 else ""
             left = heading in ("run:#", "method", SHARED_COLUMN, "verdict")
             fixed = heading in ("difference", "verdict")
             table.add_column(short, justify="left" if left else "right", overflow="fold", no_wrap=fixed)

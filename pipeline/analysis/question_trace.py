@@ -73,8 +73,11 @@ class StepTrace:
     @property
     def seconds_text(self) -> str:
         """How long the step took, with its queues and without, where that is known."""
-        without = "" if self.own_s is None else f", of which {self.own_s:.3f} s outside queues"
-        return f"{self.duration_s:.3f} s{without}"
+        if self.own_s is None:
+            return f"{self.duration_s:.3f} s"
+        if self.own_s > self.duration_s:  # the reply was there already
+            return f"{self.duration_s:.3f} s, and {self.own_s:.3f} s when the call was made"
+        return f"{self.duration_s:.3f} s, of which {self.own_s:.3f} s outside queues"
 
     def __str__(self) -> str:
         heading = f"[{self.number}] {self.kind} {self.role}, {self.seconds_text}{', shared' if self.shared else ''}"

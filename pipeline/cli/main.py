@@ -168,9 +168,11 @@ def _run(words: Sequence[str]) -> int:
     output = getattr(import_module(f"pipeline.cli.{module}"), function)(arguments)
     if output is None:
         return 0
-    output.print(as_json=as_json)
-    if table:
-        output.write_tables(table)
+    try:
+        if table:  # first, because whoever reads what is printed may stop reading
+            output.write_tables(table)
+    finally:
+        output.print(as_json=as_json)
     return int(output.exit_code)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.llm.interface import replies_from_gold
@@ -13,9 +13,13 @@ _MOST_METHODS = 3
 
 def simulated_lines(summaries: Sequence[ConfigurationSummary]) -> list[str]:
     """Say which simulated models answered, whether they know the gold answers, and for which methods that is all."""
-    labels = sorted({summary.label for summary in summaries if summary.label})
-    lines = [f"not the answers of a language model: {', '.join(labels)}"] if labels else []
-    return [*lines, *gold_lines(summaries)]
+    return [*label_lines(summary.label for summary in summaries), *gold_lines(summaries)]
+
+
+def label_lines(labels: Iterable[str | None]) -> list[str]:
+    """Say which simulated models answered; nothing if none did."""
+    simulated = sorted({label for label in labels if label})
+    return [f"not the answers of a language model: {', '.join(simulated)}"] if simulated else []
 
 
 def gold_lines(summaries: Sequence[ConfigurationSummary]) -> list[str]:

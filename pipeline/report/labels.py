@@ -24,7 +24,7 @@ SCORES: Mapping[str, tuple[str, str]] = {
     "rouge_l": ("ROUGE-L", "longest common subsequence of words with the gold answer"),
     "grbench_em": ("GRBench EM", "exact match by GRBench's rule"),
     "grbench_f1": ("GRBench F1", "F1 of the items by GRBench's rule"),
-    "answer_in_evidence": ("gold in evidence", "a gold answer is among the retrieved facts"),
+    "answer_in_evidence": ("gold in evidence", "a gold answer is among the facts that the method gives for its answer"),
     "answer_supported": ("hits in evidence", "share of the correct first answers that are in the evidence"),
     "faithfulness": ("answers in evidence", "share of the answers that are in the evidence"),
     "relation_recall": ("relation recall", "share of the relations of the gold query that the method followed"),

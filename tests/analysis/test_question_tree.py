@@ -177,3 +177,18 @@ def test_a_planned_path_is_one_node(run: Run) -> None:
         plan = next(node for node in nodes(walk_tree(trace)) if node.label == "plan")
         paths = next(step.payload["paths"] for step in trace.steps if step.role == "plan" and step.payload)
         assert {" → ".join(path) for path in paths} <= {child.label for child in plan.children}
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "own_s", "text"),
+    [
+        (0.247, 0.01, "0.247 s, of which 0.010 s outside queues"),
+        (0.0, 0.13, "0.000 s, and 0.130 s when the call was made"),
+        (0.2, None, "0.200 s"),
+    ],
+)
+def test_the_time_of_a_reply_that_was_there_already_is_no_part_of_its_step(
+    duration_s: float, own_s: float | None, text: str
+) -> None:
+    step = StepTrace(number=0, kind="llm", role="r", duration_s=duration_s, own_s=own_s, shared=False)
+    assert step.seconds_text == text

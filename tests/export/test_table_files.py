@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from pipeline.cli.main import main
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import FittingTable, plain_table
 from pipeline.export.table_files import file_table, write_tables
-from tests.support import sampled
+from tests.support import KGQA, sampled
 
 HOSTILE = {
     "formula": '=HYPERLINK("http://x","y")',
@@ -220,6 +221,24 @@ def test_commands_write_their_tables(
         assert heading in (tmp_path / f"t.{ending}").read_text()
     for row in read_csv(tmp_path / "t.csv"):
         assert not [cell for cell in row if "; " in cell or "\n" in cell]
+
+
+def test_the_files_of_a_comparison_say_that_no_language_model_answered(run: Run, tmp_path: Path) -> None:
+    assert main(["evaluate", "method=cot", *_SMALL.split(), f"run.dir={tmp_path}/other"]) == 0
+    for ending in ("csv", "md", "tex"):
+        assert main(["compare", str(run.folder.path), f"{tmp_path}/other", f"table={tmp_path}/t.{ending}"]) == 0
+    assert read_csv(tmp_path / "t.csv")[0][1] == "method (oracle)"
+    for ending in ("md", "tex"):
+        assert "not the answers of a language model: oracle" in (tmp_path / f"t.{ending}").read_text()
+
+
+def test_the_file_is_written_though_the_reader_of_the_table_has_stopped(run: Run, tmp_path: Path) -> None:
+    command = [*KGQA, "score", str(run.folder.path), f"table={tmp_path}/t.csv"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        process.wait(60)
+    assert read_csv(tmp_path / "t.csv")[0][0] == "method"
 
 
 def test_the_file_of_one_configuration_has_one_value_in_each_cell(run: Run, tmp_path: Path) -> None:
