@@ -107,7 +107,7 @@ def effect_table(
         table.add_column(heading, no_wrap=True)
     for ablation, rows in groupby(effects, key=lambda effect: effect.ablation):
         base, other = (summaries[numbers[preset]] for preset in (ablation.base, ablation.preset))
-        below = f"\n#{base.number} → #{other.number}: {_calls(base)} → {_calls(other)} calls"
+        below = f"\n#{base.number} → #{other.number}, calls: {_calls(base)} → {_calls(other)}"
         for index, effect in enumerate(rows):
             part = Text() if index else Text(ablation.part).append(below, "dim")
             table.add_row(part, *_cells(effect, summaries[0].questions))
