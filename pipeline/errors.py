@@ -22,6 +22,9 @@ from pydantic import ValidationError
 
 from pipeline.suggestions import closest
 
+FAILED_RUN = 3
+"""Exit code of a run in which more questions failed than `run.max_failed` allows, and has its results all the same."""
+
 
 class KgqaError(Exception):
     """Base of every error that this project raises on purpose."""

@@ -17,6 +17,7 @@ from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
 from pipeline.engine.retry_advice import TOO_LONG, is_too_long, retry_refusals
 from pipeline.engine.sources import is_own
+from pipeline.errors import FAILED_RUN
 from pipeline.evaluation.budget_limits import cut_replies_line, limits_line, without_plan_line
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, best_first, differing_overrides
 from pipeline.evaluation.score_file import full_score_tables
@@ -27,8 +28,6 @@ from pipeline.traces.reader import OTHER_DATA, count_errors
 
 REPORT = "report.html"
 """The name of the report in a run folder."""
-FAILED_RUN = 3
-"""Exit code of a run in which more questions failed than `run.max_failed` allows."""
 _REASONS = 3
 """How many reasons for failed questions, and for calls that could not be reused, are printed."""
 

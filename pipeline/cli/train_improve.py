@@ -20,10 +20,9 @@ from pipeline import config
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.main import main
 from pipeline.cli.output import Output
-from pipeline.cli.run_output import FAILED_RUN
 from pipeline.cli.sweep import read_configurations
 from pipeline.cli.train import train_model
-from pipeline.errors import UserError
+from pipeline.errors import FAILED_RUN, UserError
 from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
