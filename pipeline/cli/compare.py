@@ -104,17 +104,22 @@ def run(arguments: Arguments) -> Output:
         "flips": flips and flips.to_dict(),
         "noise": variance and variance.to_dict(),
     }
-    table = comparison_table(
-        selection, comparisons, score=plan.score, correction=plan.correction, clusters=clusters, top=plan.top
-    )
-    tables: list[RenderableType] = [Text("\n".join(reading_lines(configurations))), table]
-    if plan.by:
-        shown = {each.configuration.name for each in comparisons[: plan.top]}
-        named = [each for each in by_group if each.configuration.name in shown]
-        tables += ["", group_table(named, by=plan.by, score=plan.score, base=base)]
-    if changed and flips:
-        tables += ["", flip_table(base, flips, binary=changed.exact_p is not None, top=plan.top)]
-    return Output(figures, tables, _notes(plan, selection, comparisons, variance))
+
+    def tables(top: int) -> list[RenderableType]:
+        table = comparison_table(
+            selection, comparisons, score=plan.score, correction=plan.correction, clusters=clusters, top=top
+        )
+        built: list[RenderableType] = [Text("\n".join(reading_lines(configurations))), table]
+        if plan.by:
+            shown = {each.configuration.name for each in comparisons[:top]}
+            named = [each for each in by_group if each.configuration.name in shown]
+            built += ["", group_table(named, by=plan.by, score=plan.score, base=base)]
+        if changed and flips:
+            built += ["", flip_table(base, flips, binary=changed.exact_p is not None, top=top)]
+        return built
+
+    notes = _notes(plan, selection, comparisons, variance)
+    return Output(figures, tables(plan.top), notes, full_tables=tables(max(len(base.rows), len(configurations))))
 
 
 def _named(configurations: list[RunConfiguration], plan: Plan) -> list[RunConfiguration]:

@@ -199,7 +199,8 @@ def _made_lines(misses: Counter[str], made: int) -> Iterator[str]:
     new = misses.pop(NEW_QUESTION, 0)
     reasons = misses.most_common()
     shown = "; ".join(f"{count:,} in {reason}" for reason, count in reasons[:_REASONS])
-    more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
+    others = reasons[_REASONS:]
+    more = f"; {sum(count for _, count in others):,} for {counted(len(others), 'other reason')}" if others else ""
     why = [f"{new:,} for questions of which no call is recorded there"] if new else []
     if reasons:
         why.append(f"{'the others' if new else 'they'} differ from the most similar ones there: {shown}{more}")

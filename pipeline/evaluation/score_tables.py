@@ -96,7 +96,7 @@ class FittingTable:
 def too_wide(left_out: Sequence[str]) -> list[str]:
     """Return the line below a table that quotes the columns that it leaves out; none if it leaves out nothing."""
     names = ", ".join(f'"{name}"' for name in left_out)
-    return [f"too wide for this terminal: {names}"] if left_out else []
+    return [f"too wide, see table=FILE: {names}"] if left_out else []
 
 
 def _fold_if_cut(table: Table, console: Console, options: ConsoleOptions) -> None:

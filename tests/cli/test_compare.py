@@ -117,7 +117,7 @@ def test_a_narrow_terminal_shows_fewer_columns(runs: Path, kgqa: Kgqa, monkeypat
     monkeypatch.setenv("COLUMNS", "60")
     *table, note, _ = kgqa("compare", runs / "good", runs / "bad").out.splitlines()
     assert max(map(len, table)) <= 60
-    assert note.rstrip() == 'too wide for this terminal: "tokens", "calls", "flips"'
+    assert note.rstrip() == 'too wide, see table=FILE: "tokens", "calls", "flips"'
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +143,7 @@ def test_the_difference_stays_longer_than_the_keys_of_one_method(
     (headings,) = (line.split() for line in shown.splitlines() if "Hits@1" in line)
     assert {"method", "Hits@1", "difference", "flips", "p", "verdict"} <= set(headings)
     assert "temperature" not in shown, "0 and 0.0 are one value"
-    assert '"bind_top_k"' in " ".join(shown.partition("too wide for this terminal:")[2].split())
+    assert '"bind_top_k"' in " ".join(shown.partition("too wide, see table=FILE:")[2].split())
 
 
 @pytest.mark.parametrize("columns", [20, 25, 30, 40])
@@ -312,7 +312,7 @@ def test_a_sweep_fits_a_screen_with_one_line_for_each_configuration(
     scores = [float(row[5]) for row in rows]
     assert scores == sorted(scores, reverse=True)
     assert "13 more configurations left out of the table, with the verdicts " in " ".join(" ".join(shown).split())
-    assert any('too wide for this terminal: "tokens"' in line for line in shown) is (columns == 80)
+    assert any('too wide, see table=FILE: "tokens"' in line for line in shown) is (columns == 80)
     (headings,) = (line for line in shown if "Hits@1" in line)
     assert ("tokens" in headings.split()) is (columns == 120)
     everything = kgqa("compare", sweep, "top=99").out

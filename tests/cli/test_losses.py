@@ -125,7 +125,7 @@ def test_a_narrow_terminal_shows_whole_columns_and_names_the_others(
     assert "too wide" not in wide
     monkeypatch.setenv("COLUMNS", str(columns))
     shown = kgqa("losses", finished, "by=type", "groups=1").out.partition("wrong questions lost")[0]
-    table, _, left_out = shown.partition("too wide for this terminal:")
+    table, _, left_out = shown.partition("too wide, see table=FILE:")
     assert max(map(len, shown.splitlines())) <= columns
     words = f"{table} {left_out}".replace(",", " ").replace('"', " ").split()
     headings = wide.splitlines()[1:5]

@@ -223,6 +223,14 @@ def test_commands_write_their_tables(
         assert not [cell for cell in row if "; " in cell or "\n" in cell]
 
 
+def test_the_file_of_a_comparison_has_all_configurations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "method=srp", "method.depth=1,2,3", *_SMALL.split(), f"run.dir={tmp_path}/run"]) == 0
+    capsys.readouterr()
+    assert main(["compare", f"{tmp_path}/run", "top=1", f"table={tmp_path}/t.csv"]) == 0
+    assert "left out of the table" in " ".join(capsys.readouterr().out.split())
+    assert [row[0] for row in read_csv(tmp_path / "t.csv")] == ["#", "0", "1", "2"]
+
+
 def test_the_files_of_a_comparison_say_that_no_language_model_answered(run: Run, tmp_path: Path) -> None:
     assert main(["evaluate", "method=cot", *_SMALL.split(), f"run.dir={tmp_path}/other"]) == 0
     for ending in ("csv", "md", "tex"):
