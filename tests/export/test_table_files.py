@@ -228,7 +228,8 @@ def test_the_file_of_a_comparison_has_all_configurations(tmp_path: Path, capsys:
     capsys.readouterr()
     assert main(["compare", f"{tmp_path}/run", "top=1", f"table={tmp_path}/t.csv"]) == 0
     assert "left out of the table" in " ".join(capsys.readouterr().out.split())
-    assert [row[0] for row in read_csv(tmp_path / "t.csv")] == ["#", "0", "1", "2"]
+    heading, base, *others = [row[0] for row in read_csv(tmp_path / "t.csv")]
+    assert (heading, base, set(others)) == ("#", "0", {"1", "2"})
 
 
 def test_the_files_of_a_comparison_say_that_no_language_model_answered(run: Run, tmp_path: Path) -> None:
