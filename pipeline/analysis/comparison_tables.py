@@ -176,14 +176,13 @@ def _columns(
     keys = key_columns(_values(compared), most=_MOST_KEY_COLUMNS)
     # The base's own row is of the questions that all have in common with it, or else of all its questions.
     has_common = len({(each.questions, each.base, each.base_cost) for each in shown}) == 1
-    of_base = (
-        (shown[0].questions, shown[0].base, shown[0].base_cost)
-        if has_common
-        else (_scored(base, score), _mean(base, score), mean_cost(base, base.rows.drop_nulls(score)))
-    )
-    questions = [of_base[0], *(each.questions for each in shown)]
-    scores = [of_base[1], *(each.other for each in shown)]
-    costs = [of_base[2], *(each.cost for each in shown)]
+    if has_common:
+        scored, mean, cost = shown[0].questions, shown[0].base, shown[0].base_cost
+    else:
+        scored, mean, cost = _scored(base, score), _mean(base, score), mean_cost(base, base.rows.drop_nulls(score))
+    questions = [scored, *(each.questions for each in shown)]
+    scores = [mean, *(each.other for each in shown)]
+    costs = [cost, *(each.cost for each in shown)]
     texts: dict[str, list[str]] = {
         "#" if len({row.folder for row in compared}) == 1 else "run:#": [row.name for row in rows],
         **({"method": [methods[place] for place in places]} if len(set(methods)) > 1 else {}),

@@ -185,7 +185,8 @@ class Run:
         other = other if isinstance(other, Run) else open_run(other)
         self.require(configuration)
         other.require(other_configuration)
-        own, others = (read_configurations([run.folder.path], "hits_at_1") for run in (self, other))
+        own = read_configurations([self.folder.path], "hits_at_1")
+        others = own if other.folder == self.folder else read_configurations([other.folder.path], "hits_at_1")
         if difference := incomparable(own[configuration], others[other_configuration]):
             raise UserError(f"{self.folder.path} and {other.folder.path} cannot be compared: {difference}")
         before = self.losses().filter(pl.col("configuration") == configuration)

@@ -20,6 +20,11 @@ def score_notes(folder: RunFolder) -> list[str]:
     return [*_unfinished_notes(folder), *_older_replies_notes(folder), *_token_notes(folder)]
 
 
+def single_run_notes(folder: RunFolder) -> list[str]:
+    """Return the notes for a command that reads one run: those of its scores, and the batches that it does not read."""
+    return [*score_notes(folder), *unread_batches([folder])]
+
+
 def unread_batches(folders: Sequence[RunFolder]) -> list[str]:
     """Say that a folder is the first batch of a search, if a command reads it without the other batches."""
     read = {each.path.resolve() for each in folders}

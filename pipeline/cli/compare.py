@@ -119,7 +119,8 @@ def run(arguments: Arguments) -> Output:
         return built
 
     notes = _notes(plan, selection, comparisons, variance)
-    return Output(figures, tables(plan.top), notes, full_tables=tables(max(len(base.rows), len(configurations))))
+    everything = max(len(base.rows), len(configurations))  # no table has more rows: questions, or configurations
+    return Output(figures, tables(plan.top), notes, full_tables=tables(everything))
 
 
 def _named(configurations: list[RunConfiguration], plan: Plan) -> list[RunConfiguration]:

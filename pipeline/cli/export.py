@@ -6,7 +6,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline import config
 from pipeline.analysis.runs import open_run
-from pipeline.analysis.score_notes import score_notes, unread_batches
+from pipeline.analysis.score_notes import single_run_notes
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.console import progress
@@ -39,5 +39,5 @@ def run(arguments: Arguments) -> Output:
     return Output(
         {"format": plan.format, "written": written},
         lines=written,
-        notes=[*score_notes(opened.folder), *unread_batches([opened.folder])],
+        notes=single_run_notes(opened.folder),
     )

@@ -87,14 +87,15 @@ def complete(words: Sequence[str]) -> int:
     from pipeline import config
 
     querying = any(word.startswith("query=") for word in words)
-    command = _command_of_query() if querying else Command("", "")
+    command = _command_of_query() if querying else None
+    name = (command and command.config_name) if querying else "config"
     try:
         with config.running_hydra() as running:
-            if command and command.config_name:
+            if name:
                 said = io.StringIO()
                 with redirect_stdout(said):
-                    running.shell_completion(command.config_name, list(words))
-                print(_taken(said.getvalue(), command) if querying else said.getvalue())
+                    running.shell_completion(name, list(words))
+                print(_taken(said.getvalue(), command) if command else said.getvalue())
     except config.HYDRA_ERRORS as error:
         if not querying:  # a shell shows what a query prints below the line that the user types
             raise UserError(f"--shell-completion: {' '.join(str(error).split())}") from None

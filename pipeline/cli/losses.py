@@ -24,7 +24,7 @@ from pipeline.analysis.losses import (
     selecting_configurations,
 )
 from pipeline.analysis.runs import Run, open_run
-from pipeline.analysis.score_notes import score_notes, unread_batches
+from pipeline.analysis.score_notes import single_run_notes
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.engine.sources import is_own
@@ -63,8 +63,7 @@ def run(arguments: Arguments) -> Output:
         figures,
         [*tables, *([_group_table(largest)] if len(largest) else [])],
         [
-            *score_notes(opened.folder),
-            *unread_batches([opened.folder]),
+            *single_run_notes(opened.folder),
             *([f"and {counted(rest, 'more group')}: groups={alike.height} lists all"] if rest else []),
             *_notes(opened, largest),
             *_selection_notes(opened, chosen),

@@ -76,7 +76,8 @@ def rescore(folder: RunFolder, overrides: Sequence[str]) -> tuple[list[Configura
     saved = folder.require_run()["points"][0]["config"]["evaluation"]
     changed = {"evaluation._target_", *(word.partition("=")[0].lstrip("+") for word in overrides)}
     kept = {key: value for key, value in saved.items() if f"evaluation.{key}" not in changed}
-    defaults, given = (_compose(words)["evaluation"] for words in ((), overrides))
+    given = _compose(overrides)["evaluation"]
+    defaults = _compose(())["evaluation"] if overrides else given
     own, evaluation = {**defaults, **saved, "_target_": defaults["_target_"]}, {**given, **kept}
     other = [f"evaluation.{key}={value}" for key, value in evaluation.items() if value != own.get(key)]
     scoring = config.build("evaluation", {"evaluation": evaluation})

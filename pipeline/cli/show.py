@@ -16,7 +16,7 @@ from pipeline import config
 from pipeline.analysis.question_trace import QuestionTrace, StepTrace
 from pipeline.analysis.question_tree import TreeNode, fact_tree, gold_forms, trail_texts, value_text, walk_tree
 from pipeline.analysis.runs import open_run
-from pipeline.analysis.score_notes import score_notes, unread_batches
+from pipeline.analysis.score_notes import single_run_notes
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.errors import UserError
@@ -52,7 +52,7 @@ def run(arguments: Arguments) -> Output:
     steps = _chosen(trace, plan.step)
     parts = [] if plan.step is not None else [_head(trace, len(opened.metadata["points"])), _facts(trace)]
     shown = [*parts, _walk(trace, steps, in_full=plan.calls or plan.step is not None)]
-    return Output(_figures(trace), shown, [*score_notes(opened.folder), *unread_batches([opened.folder])], paged=True)
+    return Output(_figures(trace), shown, single_run_notes(opened.folder), paged=True)
 
 
 def _chosen(trace: QuestionTrace, wanted: int | Sequence[int] | None) -> Sequence[StepTrace]:

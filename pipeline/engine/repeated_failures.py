@@ -17,6 +17,9 @@ _OUTAGE_S = 300.0
 _OUTAGE = f"{ServiceError.__name__}:"
 """How an error begins that a server which comes back would end: other ones of a server have names of their own."""
 _NEVER = "(run.max_equal_failures=null goes on)"
+_WHEN_BACK = (
+    "When it answers again, the same command goes on, and run.retry_failed=true asks the failed questions again"
+)
 
 
 class RepeatedFailures:
@@ -45,12 +48,8 @@ class RepeatedFailures:
             first = f"the first {counted(self._most, 'question')}"
             self._stop(f"{first} all failed with the same error {_NEVER}:", self._errors)
         if self._failed_in_a_row >= self._most and time.monotonic() > self._outage_began_s + _OUTAGE_S:
-            since = f"for {_OUTAGE_S / 60:.0f} minutes, all questions have failed because of a server {_NEVER}. When it"
-            self._stop(
-                f"{since} answers again, the same command goes on, and run.retry_failed=true asks the failed questions "
-                "again:",
-                new.errors,
-            )
+            outage = f"for {_OUTAGE_S / 60:.0f} minutes, all questions have failed because of a server {_NEVER}"
+            self._stop(f"{outage}. {_WHEN_BACK}:", new.errors)
 
     def _count(self, new: FinishedRows) -> None:
         self._questions += new.questions

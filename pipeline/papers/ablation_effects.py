@@ -45,6 +45,11 @@ class Effect:
     """
 
     @property
+    def extremes(self) -> tuple[float, ...]:
+        """The lowest and the highest published difference; empty without any."""
+        return (min(self.published), max(self.published)) if self.published else ()
+
+    @property
     def verdict(self) -> str:
         """Whether the difference is significant, and has the direction that the papers report."""
         if self.difference.low <= 0 <= self.difference.high or not self.difference.mean:
@@ -130,7 +135,6 @@ def effect_columns(
         table.add_column(heading, justify="right")
     for effect in effects:
         base, other = (summaries[numbers[preset]] for preset in (effect.ablation.base, effect.ablation.preset))
-        extremes = (min(effect.published), max(effect.published)) if effect.published else ()
         table.add_row(
             effect.ablation.part,
             _heading(effect),
@@ -138,7 +142,7 @@ def effect_columns(
             *(str(each.number) for each in (base, other)),
             *(f"{100 * score:.1f}" for score in (effect.base, effect.other)),
             f"{_points(effect.difference.mean)} {_interval(effect)}",
-            *([f"{value:+.1f}" for value in extremes] or ["–", "–"]),
+            *([f"{value:+.1f}" for value in effect.extremes] or ["–", "–"]),
             effect.verdict,
             *map(_calls, (base, other)),
         )
@@ -170,8 +174,7 @@ def _figures_of_base(figure: Figure, preset: str) -> list[Figure]:
 
 
 def _cells(effect: Effect, asked: int) -> tuple[str | Text, ...]:
-    extremes = (min(effect.published), max(effect.published)) if effect.published else ()
-    published = " … ".join(dict.fromkeys(f"{value:+.1f}" for value in extremes)) or "–"
+    published = " … ".join(dict.fromkeys(f"{value:+.1f}" for value in effect.extremes)) or "–"
     fewer = f"\n{counted(effect.questions, 'question')}" if effect.questions < asked else ""
     return (
         Text(_heading(effect)).append(fewer, "dim"),
