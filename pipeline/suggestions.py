@@ -30,7 +30,10 @@ def suggestion(word: str) -> str:
 
 
 def did_you_mean_key(name: str, keys: Sequence[str], prefix: str = "") -> str:
-    """Return the same sentence for the key whose last name is most similar; if none is, that ends so after a `_`."""
+    """Return the sentence of `did_you_mean` for the key whose last part is most similar to a name.
+
+    If none is similar, it is the key whose last part is similar from one of its `_` on, as `beam_width` to `widht`.
+    """
     names = {key.rpartition(".")[2]: key for key in reversed(keys)}
     ends = {end: key for full, key in names.items() for end in _ends(full)}
     found = _closest(name, names) or _closest(name, ends, cutoff=0.75)

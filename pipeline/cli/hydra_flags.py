@@ -120,7 +120,7 @@ def _taken(offers: str, command: Command) -> str:
 def _command_of_query() -> Command | None:
     """Return the command in `COMP_LINE`, and leave there the words that Hydra can read.
 
-    While the command is not complete, print what its next word may be, and return None. The same for a flag.
+    While the command is not complete, print what its next word may be, and return None. Return None for a flag, too.
     """
     *words, last = os.environ.get("COMP_LINE", "").split(" ")[1:] or [""]
     words = list(filter(None, words))

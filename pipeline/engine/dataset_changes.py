@@ -57,7 +57,7 @@ class DatasetChanges:
 
 
 def extension(is_possible: bool) -> str:
-    """Return how a run answers further questions, or why it cannot, as the beginning of what else to do."""
+    """Return the beginning of the advice: how the run answers further questions, or why it cannot."""
     if is_possible:
         return "run.extend=true answers them, too. Or: "
     return "run.early_stopping asks the questions in an order of its own, so its run cannot be extended. "

@@ -15,7 +15,7 @@ from pipeline.text import counted
 _OUTAGE_S = 300.0
 """Seconds during which all questions fail because of a server, after which the run stops. A restart takes less."""
 _OUTAGE = f"{ServiceError.__name__}:"
-"""How an error begins that a server which comes back would end: other ones of a server have names of their own."""
+"""The beginning of an error that may be gone when the server answers again. A refused request begins with another."""
 _NEVER = "(run.max_equal_failures=null goes on)"
 _WHEN_BACK = (
     "When it answers again, the same command goes on, and run.retry_failed=true asks the failed questions again"

@@ -123,7 +123,7 @@ def effect_table(
 def effect_columns(
     effects: Sequence[Effect], summaries: Sequence[ConfigurationSummary], numbers: Mapping[str, int]
 ) -> Table:
-    """Build the same table with one value in each cell, for files."""
+    """Build the table of `effect_table` with one value in each cell, for files."""
     table = _empty_table(summaries, "#: the numbers of the configurations in the run; calls per question")
     table.add_column("ablation")
     table.add_column("score")
