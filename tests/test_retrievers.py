@@ -35,6 +35,8 @@ NEITHER = ("other retriever than published", "no references")
         (["experiment=parog", "retrieval=published"], "sentence-transformers/msmarco-distilbert-base-tas-b", ()),
         (["experiment=graph_cot", "retrieval=published"], "all-mpnet-base-v2", ()),
         (["experiment=rag_1_hop", "retrieval=published"], "all-mpnet-base-v2", ()),
+        (["experiment=rag_no_graph"], "lexical", ()),  # it ranks nothing
+        (["experiment=parog_prior_only"], "lexical", ()),
         (["experiment=tog", "retrieval=published"], "lexical", ()),
         (["method=srp"], "lexical", ()),  # no preset: it claims nothing
     ],

@@ -39,12 +39,18 @@ def departures(resolved: Mapping[str, Any]) -> tuple[str, ...]:
     if choices.get("experiment", "none") == "none" or published is None:
         return ()
     section = _section(resolved.get("retrieval"))
-    shows_references = bool(_section(resolved.get("method")).get("num_references"))
+    method = _section(resolved.get("method"))
+    shows_references = bool(method.get("num_references"))
     found = {
-        OTHER_RETRIEVER: _ranking(section) != _ranking(published),
+        OTHER_RETRIEVER: _retrieves(method) and _ranking(section) != _ranking(published),
         NO_REFERENCES: shows_references and section.get("reference_base") is None,
     }
     return tuple(name for name, holds in found.items() if holds)
+
+
+def _retrieves(method: Mapping[str, Any]) -> bool:
+    """Return whether a method ranks texts: RAG without a graph (`hops: null`) and PARoG without rounds do not."""
+    return method.get("hops", 1) is not None and method.get("max_rounds") != 0
 
 
 @cache

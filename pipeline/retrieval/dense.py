@@ -19,6 +19,7 @@ from pipeline.errors import UserError
 from pipeline.extras import require
 from pipeline.kg.batch_loader import BatchLoader
 from pipeline.kg.interface import Batch, batch
+from pipeline.net.hub import only_cached
 from pipeline.retrieval.interface import Vectors
 from pipeline.types import RUNTIME_ONLY
 
@@ -55,7 +56,7 @@ class _Model:
 
         logging.disable_progress_bar()  # it would overwrite the run's progress display
         try:
-            return SentenceTransformer(self._name, device=self._device)
+            return SentenceTransformer(self._name, device=self._device, local_files_only=only_cached(self._name))
         except (OSError, ValueError) as error:
             reason, _, _ = str(error).partition("\n")
             raise UserError(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gzip
 import pickle
+import socketserver
 import sys
+import threading
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -116,11 +118,30 @@ async def test_an_unused_encoder_can_be_pickled(minilm: DenseEncoder) -> None:
     assert np.allclose(await copy.encode(["film"]), await minilm.encode(["film"]), atol=1e-5)
 
 
-async def test_a_missing_model_is_a_user_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # avoids a minute of retries
+async def test_a_missing_model_is_a_user_error(tmp_path: Path) -> None:
     for model in (str(tmp_path / "missing"), "nobody/no-such-model"):
         with pytest.raises(UserError, match="is neither a folder with a sentence-transformers model nor a name"):
             await default(DenseEncoder, model=model).encode(["x"])
+
+
+class _HangsUp(socketserver.BaseRequestHandler):
+    """Closes each connection without an answer, and counts them."""
+
+    connections = 0
+
+    def handle(self) -> None:
+        _HangsUp.connections += 1
+
+
+async def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _HangsUp) as server:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
+        threading.Thread(target=server.serve_forever).start()
+        with pytest.raises(UserError, match="serves to this machine"):
+            await default(DenseEncoder, model="nobody/no-such-model").encode(["x"])
+        server.shutdown()
+    assert _HangsUp.connections == 1
 
 
 def test_without_the_optional_extra_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import UserError
+from pipeline.net.hub import only_cached
 from pipeline.training.llama import REFLECTION_TOKENS, Checkpoint
 from pipeline.training.sft.config import LoRA, SFTConfig
 
@@ -38,7 +39,9 @@ def open_base(name: str, sft_config: SFTConfig, *, blocks: bool = False) -> Chec
     tokenizer = open_tokenizer(name, sft_config)
     with _opening(name):
         attention = {"attn_implementation": "flex_attention"} if blocks else {}
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, **attention)
+        model = AutoModelForCausalLM.from_pretrained(
+            name, dtype=torch.float32, local_files_only=only_cached(name), **attention
+        )
     if len(tokenizer) > model.get_input_embeddings().num_embeddings:
         model.resize_token_embeddings(len(tokenizer), mean_resizing=True)
     return Checkpoint(model, tokenizer)
@@ -54,7 +57,7 @@ def open_tokenizer(name: str, sft_config: SFTConfig) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     with _opening(name):
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=only_cached(name))
     if tokenizer.chat_template is None:
         if tokenizer.eos_token is None:
             raise UserError(f"model={name} has neither a chat template nor an end-of-text token to end its turn with")
