@@ -175,8 +175,7 @@ def select(configurations: Sequence[RunConfiguration], base: str | None, score: 
     others = [each for each, reason in reasons.items() if reason is None]
     if not others:
         first, reason = next(iter(reasons.items()))
-        remedy = "" if str(reason).endswith(")") else " (name runs over the same questions and the same graph)"
-        raise UserError(f"{found.name} and {first.name} cannot be compared: {reason}{remedy}")
+        raise UserError(f"{found.name} and {first.name} cannot be compared: {reason}")
     if base == BEST:
         candidates = [found, *others]
         found = _best(candidates, score)

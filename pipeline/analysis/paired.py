@@ -31,6 +31,7 @@ GOLD_DIGEST = pl.col("gold").list.sort().list.join("\0").hash().alias("gold_dige
 """A digest of the gold answers of a question."""
 _SCORING_KEYS = ("strip_accents", "empty_gold")
 """Keys of `evaluation` that change scores; the others change only the intervals."""
+_NAME_OTHERS = "name runs over the same questions and the same graph"
 _SOURCE = "source"
 """The field of `meta` in which CWQ stores the WebQSP question that a question was built from."""
 
@@ -222,7 +223,7 @@ def question_clusters(rows: pl.DataFrame, field: str = "auto") -> Clusters | Non
 
 
 def incomparable(base: RunConfiguration, other: RunConfiguration) -> str | None:
-    """Say why two configurations cannot be compared; None if both have the same questions, graph and scoring."""
+    """Say why two configurations cannot be compared, and what to do; None if questions, graph and scoring agree."""
     expected, actual = base.conditions, other.conditions
     same_graph = may_be_same_graph(base.served["graph"], other.served["graph"])
     differing = [key for key in expected if expected[key] != actual[key] and not (key == "graph" and same_graph)]
@@ -231,12 +232,12 @@ def incomparable(base: RunConfiguration, other: RunConfiguration) -> str | None:
         only_scoring = all(key.startswith("evaluation.") for key in differing)
         reuse = config.shell_override("run.reuse", [str(other.folder.path)])
         again = f"run one again with the other value and {reuse}, which needs no new calls"
-        return f"{reason} ({again})" if only_scoring else reason
+        return f"{reason} ({again if only_scoring else _NAME_OTHERS})"
     common = base.rows.join(other.rows, on="question_id", suffix="_other")
     if common.is_empty():
-        return "they have no question in common (name runs over the same questions)"
+        return f"they have no question in common ({_NAME_OTHERS})"
     if (changed := common.filter(pl.col("question") != pl.col("question_other"))).height:
-        return f"question {changed['question_id'].sort()[0]} has a different text in each"
+        return f"question {changed['question_id'].sort()[0]} has a different text in each ({_NAME_OTHERS})"
     base_gold, gold = (each.rows.select("question_id", GOLD_DIGEST) for each in (base, other))
     return other_gold(base_gold, gold)
 

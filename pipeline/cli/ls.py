@@ -20,7 +20,7 @@ from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.engine.retry_advice import retry_refusals
 from pipeline.errors import UserError
-from pipeline.evaluation.configuration_summary import rivals
+from pipeline.evaluation.configuration_summary import rivals, standing
 from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.text import counted, kgqa
 from pipeline.traces.folder import BATCH, RunFolder, RunState
@@ -222,7 +222,7 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of a summary: the highest score, if scores can be compared, and the costs of all."""
     points = summary["points"]
     among = [points[each] for each in rivals([(point.get("asked"), point["questions"]) for point in points])]
-    best = max(among, key=_rank, default=None)
+    best = max(among, key=lambda point: standing(point["hits_at_1"], point["llm_calls"], point["tokens"]), default=None)
     return {
         "questions": summary["questions"],
         "failed": sum(point["failed"] for point in points),
@@ -235,11 +235,6 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
         "physical_llm_calls": summary["physical_llm_calls"],
         "tokens": sum(point["tokens"] for point in points),
     }
-
-
-def _rank(point: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Return what is highest for the best configuration; of equal ones, it has the fewest calls, then tokens."""
-    return -1.0 if point["hits_at_1"] is None else point["hits_at_1"], -point["llm_calls"], -point["tokens"]
 
 
 def _lines(runs: Sequence[ListedRun]) -> list[str]:

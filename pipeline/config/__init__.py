@@ -25,6 +25,7 @@ from pipeline.config.construction import import_target as import_target
 from pipeline.config.identity import canonical as canonical
 from pipeline.config.identity import deciding_keys as deciding_keys
 from pipeline.config.identity import drift as drift
+from pipeline.config.identity import has_one_value as has_one_value
 from pipeline.config.identity import identity_hash as identity_hash
 from pipeline.config.identity import key_without_name as key_without_name
 from pipeline.config.identity import written as written

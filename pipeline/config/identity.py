@@ -51,6 +51,14 @@ def deciding_keys(config: Mapping[str, Any]) -> dict[str, Any]:
     return dict(flatten(deciding))
 
 
+def has_one_value(key: str) -> bool:
+    """Return whether all configurations of a run must have the same value of a dotted key: the runner reads it once."""
+    section, _, name = key.partition(".")
+    if section in ("engine", "evaluation") or key == "run.early_stopping":
+        return True
+    return section in RUNNER_KEYS and name in _marked(RUNNER_KEYS[section])
+
+
 def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return `key: old → new` for each key that makes the results of two configurations differ.
 

@@ -52,18 +52,6 @@ from pipeline.traces.storage import StoragePath, storage_path
 
 T = TypeVar("T")
 
-_COMMON = (
-    "run.dir",
-    "run.reuse",
-    "run.retry_failed",
-    "run.early_stopping",
-    "run.tags",
-    "run.note",
-    "dataset.strict",
-    "engine",
-    "evaluation",
-)
-"""Keys and sections that have one value for all configurations of a run."""
 _INTERFACES = {"method": Method, "dataset": Dataset}
 """What a class must have that a section names."""
 _BLOCKED = "the run does not stop, because code computes without a pause: press Ctrl-C again to stop at once"
@@ -497,7 +485,7 @@ def _remarks(each: Mapping[str, Any]) -> Iterator[str]:
 def _check_common(configurations: Sequence[Configuration]) -> None:
     """Raise UserError if the configurations differ in a key that has one value for the whole run."""
     for key, values in _differing(configurations).items():
-        if key.startswith(_COMMON):
+        if config.has_one_value(key):
             listed = ", ".join(map(str, values))
             raise UserError(
                 f"{key} has one value for the whole run, and the configurations have {listed}: give it once"

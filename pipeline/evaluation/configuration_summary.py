@@ -203,18 +203,25 @@ def rivals(asked: Sequence[tuple[str | None, int]]) -> list[int]:
 def best_first(summaries: Sequence[ConfigurationSummary]) -> list[int]:
     """Return the positions of the configurations with the highest Hits@1 among `rivals`, the cheapest first.
 
-    The cheapest has the fewest calls per question, and of equal ones the fewest tokens.
+    The cheapest has the fewest calls, and of equal ones the fewest tokens.
     """
     among = rivals([(each.asked, each.questions) for each in summaries])
-    hits = [each.scores["hits_at_1"].mean if "hits_at_1" in each.scores else -1.0 for each in summaries]
-    equal = [each for each in among if hits[each] == max(hits[rival] for rival in among)]
-    return sorted(equal, key=lambda each: _costs(summaries[each]))
+    standings = {each: _standing(summaries[each]) for each in among}
+    ranked = sorted(among, key=standings.__getitem__, reverse=True)
+    return [each for each in ranked if standings[each][0] == standings[ranked[0]][0]]
 
 
-def _costs(summary: ConfigurationSummary) -> tuple[float, float]:
-    """Return the calls and the tokens per question."""
-    answered = max(1, summary.answered)
-    return summary.counters.get("llm_calls", 0) / answered, summary.counters.get("tokens", 0) / answered
+def standing(hits_at_1: float | None, calls: float, tokens: float) -> tuple[float, float, float]:
+    """Return what is largest for the best of some `rivals`: of those with equal Hits@1, the one with the lowest costs.
+
+    Calls and tokens are totals over the questions.
+    """
+    return -1.0 if hits_at_1 is None else hits_at_1, -calls, -tokens
+
+
+def _standing(summary: ConfigurationSummary) -> tuple[float, float, float]:
+    hits = summary.scores["hits_at_1"].mean if "hits_at_1" in summary.scores else None
+    return standing(hits, summary.counters.get("llm_calls", 0), summary.counters.get("tokens", 0))
 
 
 def group_equal_rows(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
