@@ -19,7 +19,7 @@ TO_HI = GroundedPath("Ann").then(Relation("role", "out"), "m.2").then(Relation("
 TO_OSLO = GroundedPath("Ann").then(Relation("born_in", "out"), "Oslo")
 
 CHECK = RelationCheck(ASKED, ANN, ("born_in", "directed", "role"), top_k=2)
-PLAN = PathGeneration(ASKED, {"Ann": ("directed", "role"), "Bob": ("born_in",)})
+PLAN = PathGeneration(ASKED, {"Ann": ("directed", "role"), "Bob": ("born_in",)}, paths_per_entity=1, max_path_len=4)
 JUDGED = Judge(ASKED, ANN, (TO_FILM, TO_HI, TO_OSLO), NAMES)
 EDITED = Edit(
     question=ASKED,
@@ -32,4 +32,7 @@ EDITED = Edit(
     names=NAMES,
     candidates=((("role",), ("film", "character")),),
     known=frozenset({"directed"}),
+    max_path_len=4,
+    shown_grounded=5,
+    shown_partial=15,
 )

@@ -38,11 +38,13 @@ NAMES = {"Amélie": "Amélie", "Jeunet": "Jeunet"}
 TOPIC = ASKED.topic_entities[0]
 RELATIONS = ("film.directed_by", "film.genre")
 
+SHOWN = {"max_path_len": 4, "shown_grounded": 5, "shown_partial": 15}
+
 PROMPTS: list[Prompt[Any]] = [
     RelationCheck(ASKED, TOPIC, RELATIONS, 2),
-    PathGeneration(ASKED, {"Amélie": RELATIONS, "O’Hara": ("person.film",)}, paths_per_entity=3),
+    PathGeneration(ASKED, {"Amélie": RELATIONS, "O’Hara": ("person.film",)}, paths_per_entity=3, max_path_len=4),
     Judge(ASKED, TOPIC, (FOUND, FOUND.first(0)), NAMES),
-    Edit(ASKED, TOPIC, ("film.genre",), ((),), "no", (FOUND,), (), NAMES, (((), RELATIONS),)),
+    Edit(ASKED, TOPIC, ("film.genre",), ((),), "no", (FOUND,), (), NAMES, (((), RELATIONS),), **SHOWN),
     AnswerFromEvidence(ASKED, (FOUND,), NAMES),
     AnswerAlone(ASKED),
     HypotheticalRelations(ASKED, False, "[Retrieve Relation]", (FOUND.first(0),)),

@@ -49,9 +49,9 @@ OFFERS = (Offer("Amélie", ("Amélie",), (DIRECTED, ACTED)), Offer("O’Hara", (
 GROUP = CandidateGroup("Amélie", "film.directed_by", (("Jeunet", FACT), ("Tautou", OTHER)))
 
 PROMPTS: list[Prompt[Any]] = [
-    MakePlan(ASKED),
+    MakePlan(ASKED, max_subgoals=6),
     AnswerTentatively(ASKED, GOAL, (RESULT,), LABELS),
-    SelectRelations(ASKED, GOAL, whole_question(ASKED), (RESULT,), OFFERS, LABELS),
+    SelectRelations(ASKED, GOAL, whole_question(ASKED), (RESULT,), OFFERS, LABELS, max_relations=5),
     SelectEntities(
         ASKED,
         GOAL,

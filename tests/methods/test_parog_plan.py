@@ -49,7 +49,7 @@ def test_keep_and_bound_survive_a_round_trip() -> None:
     ],
 )
 def test_a_plan_is_found_between_other_text_and_with_other_quotes(text: str) -> None:
-    assert MakePlan(question("q?")).parse(text) == PLAN
+    assert MakePlan(question("q?"), max_subgoals=6).parse(text) == PLAN
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_an_operation_without_dependencies_uses_the_sub_goal_before_it() -> None
 )
 def test_a_plan_that_cannot_be_executed_is_rejected(text: str, complaint: str) -> None:
     with pytest.raises(ParseError, match=complaint):
-        MakePlan(question("q?")).parse(text)
+        MakePlan(question("q?"), max_subgoals=6).parse(text)
 
 
 def test_sub_goals_of_one_wave_do_not_depend_on_each_other() -> None:

@@ -59,7 +59,7 @@ def test_the_parsers_accept_the_examples_of_their_prompts() -> None:
     for template in PATH_GENERATION.values():
         for example in template.system.split("\n\nQuestion:")[1:]:
             names = re.findall(r'Topic entities: \["(.*?)"', example)
-            assert PathGeneration(question("?", *names), None).parse(example)
+            assert PathGeneration(question("?", *names), None, paths_per_entity=1, max_path_len=4).parse(example)
     for example in EDIT[5].system.split("\n\nQuestion:")[1:]:
         assert replace(EDITED, path=()).parse(example)
     for example in Judge.template.system.split("\n\nQuestion:")[1:]:
@@ -141,7 +141,9 @@ def test_path_generation_keeps_at_most_paths_per_entity_distinct_paths() -> None
 
 def test_path_generation_reads_an_entity_name_that_contains_an_arrow() -> None:
     asked = question("?", "A -> B")
-    assert PathGeneration(asked, None).parse('Path: {"A -> B": ["A -> B -> r.s"]}') == {"A -> B": (("r.s",),)}
+    assert PathGeneration(asked, None, paths_per_entity=1, max_path_len=4).parse(
+        'Path: {"A -> B": ["A -> B -> r.s"]}'
+    ) == {"A -> B": (("r.s",),)}
 
 
 def test_path_generation_without_a_path_is_a_parse_error_and_falls_back_to_nothing() -> None:
@@ -350,7 +352,7 @@ def test_hostile_names_survive_rendering_and_parsing_in_every_prompt() -> None:
     )
     known = gold_context(asked, [], {})
     known = replace(known, paths={"e.1": ((Relation("r.s", "out"),),)})
-    planned = PathGeneration(asked, None)
+    planned = PathGeneration(asked, None, paths_per_entity=1, max_path_len=4)
     assert planned.parse(write_as_oracle(planned, known, None)) == {"e.1": (("r.s",),)}
     checked = RelationCheck(asked, Entity("e.1", evil), (evil, "r.s"), 2)
     assert set(checked.parse(write_as_oracle(checked, known, None))) == {evil, "r.s"}

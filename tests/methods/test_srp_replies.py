@@ -52,7 +52,7 @@ def test_every_relation_that_was_picked_is_read(replies: list[Mapping[str, Any]]
 def test_every_path_that_was_planned_is_read(replies: list[Mapping[str, Any]]) -> None:
     for inputs, text in of_role(replies, "srp.path_generation"):
         names = json.loads(inputs["entities"])
-        planned = PathGeneration(question("?", *names), None, paths_per_entity=9).parse(text)
+        planned = PathGeneration(question("?", *names), None, paths_per_entity=9, max_path_len=4).parse(text)
         written = json.loads(text.partition("Path:")[2])
         assert {name: ["->".join(path) for path in paths] for name, paths in planned.items()} == {
             name: ["->".join(path.split(" -> ")[1:]) for path in paths] for name, paths in written.items()
@@ -109,6 +109,9 @@ def test_an_edited_path_is_read(replies: list[Mapping[str, Any]]) -> None:
             partial=(),
             names={},
             candidates=(),
+            max_path_len=4,
+            shown_grounded=5,
+            shown_partial=15,
         ).parse(text)
         assert edited is not None
         assert " -> ".join((start, *edited)) == text.partition("Final Path: ")[2].strip()

@@ -101,7 +101,8 @@ class PARoG:
     async def _make_plan(self, state: QuestionState) -> Plan:
         plan = whole_question(state.question)
         if self.planner != "none":
-            read = await state.ask(MakePlan(state.question, self.planner == "finetuned", self.max_subgoals))
+            is_trained = self.planner == "finetuned"
+            read = await state.ask(MakePlan(state.question, is_trained, max_subgoals=self.max_subgoals))
             if read is None:
                 state.tools.record("without_plan")
             plan = read or plan

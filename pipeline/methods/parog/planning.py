@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pipeline.errors import OverLimitError
@@ -28,7 +28,7 @@ class MakePlan(Prompt[Plan | None]):
     question: Question
     is_trained: bool = True
     """Whether the model was trained to plan: it is then shown the question alone."""
-    max_subgoals: int = 6
+    max_subgoals: int = field(kw_only=True)
 
     @property
     def template(self) -> Template:

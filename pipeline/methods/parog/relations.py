@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pipeline.errors import ParseError
@@ -63,7 +63,7 @@ class SelectRelations(LenientPrompt[dict[str, tuple[Relation, ...]] | None]):
     """The results of the sub-goals that this one uses."""
     offers: tuple[Offer, ...]
     labels: SubgoalLabels
-    max_relations: int = 5
+    max_relations: int = field(kw_only=True)
     """Relations to follow from each offer, at most."""
 
     def inputs(self) -> dict[str, str]:

@@ -159,7 +159,13 @@ class SRP:
     ) -> dict[EntityId, tuple[Path, ...]]:
         """Return the initial paths of every topic entity. An entity without one starts with its best relation."""
         references = self._references_for("path_generation", state)
-        prompt = PathGeneration(state.question, relations, references, self.paths_per_entity, self.max_path_len)
+        prompt = PathGeneration(
+            state.question,
+            relations,
+            references,
+            paths_per_entity=self.paths_per_entity,
+            max_path_len=self.max_path_len,
+        )
         planned = await self._ask(state, prompt, self.max_tokens_plan)
         best = {entity.id: (relations or {}).get(entity.id, ())[:1] for entity in state.entities}
         paths = {id: planned.get(id, (single,)) for id, single in best.items()}

@@ -68,9 +68,9 @@ class Edit(LenientPrompt[Path | None]):
     known: frozenset[str] = frozenset()
     """Relation names that exist in the graph. Any other name counts as a relation only when it is dotted."""
     references: tuple[Reference, ...] = ()
-    max_path_len: int = 4
-    shown_grounded: int = 5
-    shown_partial: int = 15
+    max_path_len: int = field(kw_only=True)
+    shown_grounded: int = field(kw_only=True)
+    shown_partial: int = field(kw_only=True)
 
     @property
     def template(self) -> Template:

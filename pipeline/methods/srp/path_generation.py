@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from pipeline.errors import ParseError
@@ -66,8 +66,8 @@ class PathGeneration(LenientPrompt[dict[EntityId, tuple[Path, ...]]]):
     relations: Mapping[EntityId, tuple[str, ...]] | None
     """The relations that the relation check picked, best first; None when the check is switched off."""
     references: tuple[Reference, ...] = ()
-    paths_per_entity: int = 1
-    max_path_len: int = 4
+    paths_per_entity: int = field(kw_only=True)
+    max_path_len: int = field(kw_only=True)
 
     @property
     def template(self) -> Template:

@@ -118,7 +118,8 @@ def _execution_failure(row: Mapping[str, Any]) -> str | None:
 def _pair(row: Mapping[str, Any], kind: str, sample: Mapping[str, Any]) -> dict[str, Any]:
     """Return the chat of a pair: the prompt of a trained planner, then the plan."""
     question = Question(row["question_id"], row["dataset"], row["split"], sample["question"])
-    prompt = [message._asdict() for message in MakePlan(question, is_trained=True).messages()]
+    asked = MakePlan(question, is_trained=True, max_subgoals=1)  # a trained planner is not told the maximum
+    prompt = [message._asdict() for message in asked.messages()]
     return {
         "id": row["question_id"],
         "dataset": row["dataset"],
