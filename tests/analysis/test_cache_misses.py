@@ -45,7 +45,7 @@ def test_without_new_calls_there_is_no_reason(tmp_path: Path) -> None:
     sampled(
         [
             ("method.temperature=0.9", "sampling.temperature"),
-            ("run.seed=5", "the seed"),
+            ("run.seed=5", "run.seed"),
             ("method.relation_top_k=2", "the input top_k"),
             (
                 "llm.error_rate=0.001",
@@ -58,6 +58,14 @@ def test_without_new_calls_there_is_no_reason(tmp_path: Path) -> None:
 )
 def test_the_differing_field_is_named(words: str, reason: str, tmp_path: Path) -> None:
     assert reason in misses(tmp_path, *words.split())
+
+
+def test_a_limit_of_the_model_is_no_seed(tmp_path: Path) -> None:
+    """The limit of an embedded model is part of a call's key."""
+    words = ("llm=embedded", "run.limit=1", "method=arg")
+    run(tmp_path / "first", *words)
+    run(tmp_path / "second", *words, "llm.max_new_tokens=9", f"run.reuse=[{tmp_path / 'first'}]")
+    assert "llm.max_new_tokens" in explain_misses(RunFolder(tmp_path / "second"), [tmp_path / "first"])
 
 
 def test_the_nearest_call_is_described_in_words() -> None:
