@@ -82,22 +82,22 @@ def test_another_method_is_said_at_the_start_and_gets_short_replies(kgqa: Kgqa, 
 
 
 @pytest.mark.parametrize(
-    ("method", "dataset", "capped"),
+    ("method", "dataset", "cap"),
     [
-        ("arg", "metaqa-2hop", False),
-        ("arg", "synthetic", False),
-        ("arg", "webqsp", True),
-        ("srp", "metaqa-1hop", False),
-        ("cot", "metaqa-1hop", True),
+        ("arg", "metaqa-2hop", 1000),
+        ("arg", "synthetic", 1000),
+        ("arg", "webqsp", 64),
+        ("srp", "metaqa-1hop", 1000),
+        ("cot", "metaqa-1hop", 64),
     ],
 )
-def test_the_cap_and_the_identity_depend_on_what_it_was_trained_for(method: str, dataset: str, capped: bool) -> None:
+def test_the_cap_and_the_identity_depend_on_what_it_was_trained_for(method: str, dataset: str, cap: int) -> None:
     model = default(EmbeddedModel)
     model.identity = "llama@1"
     example = Example(Question("q", dataset, "test", "?", ()), Gold(()))
     of_question = model.for_question(example, None)
-    assert of_question.identity_of(f"{method}.any") == ("llama@1-max64" if capped else "llama@1")
-    assert bool(model.remark(method, dataset, {})) is capped
+    assert of_question.identity_of(f"{method}.any") == f"llama@1-max{cap}"
+    assert bool(model.remark(method, dataset, {})) is (cap == 64)
 
 
 def test_a_model_of_the_users_own_is_neither_capped_nor_commented() -> None:

@@ -21,6 +21,8 @@ class Training(NamedTuple):
     datasets: list[str]
     """Beginnings of their names."""
     max_new_tokens: int
+    """The most tokens of a reply."""
+    max_new_tokens_elsewhere: int
     """The most tokens of a reply for another method or dataset."""
 
     def covers(self, method: str, dataset: str) -> bool:
@@ -38,9 +40,10 @@ def reply_cap(model: str | None, max_new_tokens: int | None, method: str, datase
 
     `model` is None for the bundled model, and `max_new_tokens` is None for its own limit.
     """
-    if max_new_tokens is not None or model is not None or training().covers(method, dataset):
+    if max_new_tokens is not None or model is not None:
         return max_new_tokens
-    return training().max_new_tokens
+    trained = training()
+    return trained.max_new_tokens if trained.covers(method, dataset) else trained.max_new_tokens_elsewhere
 
 
 @cache
