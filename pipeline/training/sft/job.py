@@ -1,4 +1,4 @@
-"""Runs a fine-tuning on Ray Train, replaces lost workers, and resumes from the last checkpoint."""
+"""Runs a fine-tuning on Ray Train, replaces lost workers, resumes from the last checkpoint, and returns its model."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transformers import Trainer, TrainerCallback
 
 LAST_ONLY = 1
-"""Number of checkpoints kept: only the one to resume from."""
+"""Number of checkpoints kept: only the last one, from which a fine-tuning resumes, and which becomes its result."""
 
 
 @dataclass(frozen=True)
