@@ -10,6 +10,7 @@ from typing import Any
 from pipeline import config
 from pipeline.engine.question import ConfigurationRuntime
 from pipeline.llm.roles import PromptStyle, RoleRouter
+from pipeline.methods.interface import table_name
 from pipeline.net.server_stats import HasServerStats, ServerStats
 
 
@@ -49,7 +50,7 @@ class Components(AsyncExitStack):
         methods = {number: config.build("method", each) for number, each in configs.items()}
         first, *_ = configs.values()
         return ConfigurationRuntime(
-            configurations=[(number, method.name) for number, method in methods.items()],
+            configurations=[(number, table_name(method)) for number, method in methods.items()],
             method=next(iter(methods.values())),
             model=await self._open_models(config.models(first["llm"])),
             graph=await self._open("kg", first["kg"]),

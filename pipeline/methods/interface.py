@@ -79,7 +79,7 @@ class Method(Protocol):
     """A question answering method."""
 
     name: str
-    """Printed in tables. A variant that must not be compared with the published result has a name of its own."""
+    """Printed in tables (`table_name`). A variant that is not comparable to published results has a name of its own."""
 
     async def answer(self, question: Question, tools: Tools) -> Answer:
         """Answer one question. On BudgetExhausted, answer from what is known so far."""
@@ -101,8 +101,10 @@ def uses_graph(method: Method) -> bool:
 
 
 def uses_gold(method: Method) -> bool:
-    """Whether a method gets gold feedback. One that can get it says so by an attribute `uses_gold`.
-
-    While it does, its name must contain `oracle`.
-    """
+    """Whether a method gets gold feedback. One that can get it says so by an attribute `uses_gold`."""
     return bool(getattr(method, "uses_gold", False))
+
+
+def table_name(method: Method) -> str:
+    """Return the name of a method in traces and tables: it contains `oracle` while the method gets gold feedback."""
+    return f"{method.name} (oracle)" if uses_gold(method) and "oracle" not in method.name else method.name

@@ -22,6 +22,7 @@ from pipeline.methods.dog import DoG
 from pipeline.methods.dog.debate import Rewrite, simplified_question
 from pipeline.methods.dog.enough import Enough
 from pipeline.methods.dog.relations import ChooseRelations
+from pipeline.methods.interface import table_name
 from pipeline.types import Answer, Prediction, Relation
 from tests.methods.support import DictionaryGraph, FixedCaps, ScriptedTools, chain, literal, question, texts
 
@@ -416,7 +417,7 @@ async def test_gold_answers_decide_on_a_second_attempt(first: str, second: str, 
         dog, "A", facts=[("A", "r", "B")], relations=pick(1), enough=first, alone=second, gold_feedback=right
     )
     assert (texts(answer), len(script.model.roles)) == (answers, calls)
-    assert (dog.name, dog.uses_gold) == ("dog (oracle)", True)
+    assert (table_name(dog), dog.uses_gold) == ("dog (oracle)", True)
     assert not default(DoG).uses_gold
 
 

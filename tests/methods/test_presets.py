@@ -13,6 +13,7 @@ from pipeline.errors import UserError
 from pipeline.methods.arg import ArG
 from pipeline.methods.cot import CoT
 from pipeline.methods.dog import DoG
+from pipeline.methods.interface import table_name
 from pipeline.methods.parog import PARoG
 from pipeline.methods.pog import PoG
 from pipeline.methods.r3 import R3
@@ -145,8 +146,10 @@ def test_presets_of_r3(preset: str, changed: dict[str, Any]) -> None:
 
 
 def test_a_method_that_uses_gold_has_oracle_in_its_name() -> None:
-    assert built("method=r3", "method.failure_signal=gold").name == "r3 (oracle)"
-    assert built("method=r3", "method.failure_signal=gold", "method.name=mine").name == "mine (oracle)"
+    assert table_name(built("method=r3", "method.failure_signal=gold")) == "r3 (oracle)"
+    assert table_name(built("method=r3", "method.failure_signal=gold", "method.name=mine")) == "mine (oracle)"
+    assert table_name(built("method=r3", "method.failure_signal=gold", "method.name=my-oracle")) == "my-oracle"
+    assert table_name(built("method=r3")) == "r3"
 
 
 def test_the_sweep_axes_drive_args_own_keys() -> None:

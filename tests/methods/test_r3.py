@@ -12,6 +12,7 @@ import pytest
 from pipeline.config import default
 from pipeline.errors import ContextOverflow
 from pipeline.llm.prompt import Prompt
+from pipeline.methods.interface import table_name
 from pipeline.methods.r3 import R3
 from pipeline.methods.r3.reflect import Reflect
 from pipeline.methods.r3.step_prompts import NextAction, Thought, Turn
@@ -304,7 +305,7 @@ async def test_each_failure_signal_decides_about_a_retry(signal: str, line: list
 @pytest.mark.parametrize(("right", "made"), [(True, 1), (False, 2)])
 async def test_the_gold_signal_is_one_bit_and_adds_oracle_to_the_name(right: bool, made: int) -> None:
     assert await attempts("gold", "Finish[nonsense]", known=right) == made
-    assert default(R3, failure_signal="gold").name == "r3 (oracle)"
+    assert table_name(default(R3, failure_signal="gold")) == "r3 (oracle)"
     assert not default(R3).uses_gold
 
 

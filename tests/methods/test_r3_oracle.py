@@ -251,7 +251,6 @@ async def test_gold_feedback_is_one_bit_and_no_gold_answer_is_in_the_trace(synth
         erring = default(Oracle, error_rate=0.3)
         rows = await run(examples, graph, default(R3, failure_signal="gold"), model=erring)
         plain = await run(examples, graph, default(R3, failure_signal="none"), model=erring)
-    assert {row.method for row in rows} == {"r3 (oracle)"}
     assert hits(rows) > hits(plain)
     judged = [orjson.loads(step.payload or "") for row in rows for step in row.steps if step.role == "judged"]
     assert {tuple(sorted(one)) for one in judged} == {("accepted", "attempt", "signal", "why")}

@@ -16,6 +16,7 @@ from pipeline.errors import ParseError, UserError
 from pipeline.llm.prompt import Candidate, Sampling
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.grounded_path import Path as RelationNames
+from pipeline.methods.interface import table_name
 from pipeline.methods.rendering import Printer
 from pipeline.methods.rog import RoG
 from pipeline.methods.rog.instances import fit, instantiate, walked
@@ -253,7 +254,7 @@ async def test_gold_plans_are_labelled() -> None:
     method = default(RoG, planner="gold", plans=1)
     await method.answer(asked_about("?", "A"), used.tools)
     assert paths_shown(used) == ["A -> r -> B"]
-    assert (method.name, method.uses_gold) == ("rog (oracle)", True)
+    assert (table_name(method), method.uses_gold) == ("rog (oracle)", True)
     assert not default(RoG).uses_gold
 
 

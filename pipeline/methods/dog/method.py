@@ -51,11 +51,6 @@ class DoG:
     debate_max_tokens: PositiveInt
     parse_retries: NonNegativeInt
 
-    def __post_init__(self) -> None:
-        """Add `oracle` to the name, in every table, if the gold answers decide on a second attempt."""
-        if self.uses_gold and "oracle" not in self.name:
-            object.__setattr__(self, "name", f"{self.name} (oracle)")
-
     @property
     def uses_gold(self) -> bool:
         """Whether a wrong answer is noticed by the gold answers, as in the published code: an upper bound."""

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from math import ceil
 from typing import ClassVar, Literal, TypeVar, get_args
 
-from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import BudgetExhausted, ContextOverflow
@@ -69,16 +69,9 @@ class R3:
     max_tokens: PositiveInt
     max_tokens_other: PositiveInt
 
-    @model_validator(mode="after")
-    def _name_the_oracle(self) -> R3:
-        """Add `oracle` to the name, in every table, if gold decides about retries (specification §6.6)."""
-        if self.uses_gold and "oracle" not in self.name:
-            object.__setattr__(self, "name", f"{self.name} (oracle)")
-        return self
-
     @property
     def uses_gold(self) -> bool:
-        """Whether the failure signal is one bit of gold."""
+        """Whether the failure signal is one bit of gold (specification §6.6)."""
         return self.failure_signal == "gold"
 
     def most_llm_calls(self, question: Question, caps: Caps) -> int:

@@ -56,11 +56,9 @@ class RoG:
 
     @model_validator(mode="after")
     def _check(self) -> RoG:
-        """Refuse what contradicts itself, and add `oracle` to the name, in every table, if gold plans."""
+        """Refuse what contradicts itself."""
         if self.planner == "none" and self.reader != "llm":
             raise UserError(f"method.planner=none finds no paths that reader={self.reader} could answer from")
-        if self.uses_gold and "oracle" not in self.name:
-            object.__setattr__(self, "name", f"{self.name} (oracle)")
         _ = self._wording  # reads the file, so that a mistake in it is found before the run
         return self
 
