@@ -184,11 +184,16 @@ def select(configurations: Sequence[RunConfiguration], base: str | None, score: 
 
 
 def find(configurations: Sequence[RunConfiguration], key: str, name: str) -> RunConfiguration:
-    """Find a configuration by its name, or by that of its run if the run has no other one. Raises UserError."""
+    """Find a configuration by its name, also with the path of its run, or by its run alone if that has no other one.
+
+    Raises UserError.
+    """
     names = [each.name for each in configurations]
+    paths = [f"{each.folder.path}:{each.number}" for each in configurations]
     runs = [each.name.rpartition(":")[0] for each in configurations]
-    if name in names:
-        return configurations[names.index(name)]
+    for known_as in (names, paths):
+        if name in known_as:
+            return configurations[known_as.index(name)]
     if name and runs.count(name) == 1:
         return configurations[runs.index(name)]
     known = ", ".join(names) if len(names) <= _LISTED else f"{', '.join(names[: _LISTED - 1])}, … {names[-1]}"

@@ -67,8 +67,8 @@ def refuse_untrusted_words(words: Iterable[str], file: object) -> None:
 
 def _untrusted(file: object, what: str, why: str) -> UserError:
     return UserError(
-        f"{file} has {what}, which {why}, and your own configuration does not name it: read the file, and add "
-        "run.trust=true if you trust all of it"
+        f"{file} has {what}, which {why}, and no configuration of yours names it (./conf or KGQA_CONF): read "
+        "the file, and add run.trust=true if you trust all of it"
     )
 
 

@@ -14,7 +14,7 @@ from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
 from pipeline.net.server_stats import HasServerStats
 from pipeline.normalisation import canonical_literal
 from pipeline.text import counted
-from pipeline.types import EntityId, Example, GoldAnswer
+from pipeline.types import EntityId, Example, Gold, GoldAnswer
 
 _OF_SERVERS = 200
 """Questions that are looked up in graph servers. In a graph of this process, all are."""
@@ -42,6 +42,10 @@ class MissingNodes:
     """Questions of which no gold answer is in the graph, by its id or its exact name."""
     gold: str = ""
     """Such an answer."""
+    no_way: int = 0
+    """Questions whose answers are values that the graph does not hold, such as counts, and that have no gold path."""
+    value: str = ""
+    """Such a value."""
 
     @property
     def among(self) -> str:
@@ -61,6 +65,15 @@ class MissingNodes:
             f"{self.no_gold:,} of {self._among_golds}: no gold answer in the graph (e.g. '{self.gold}'); with answers "
             f"from the graph, Hits@1 cannot exceed {best:.1f} %, unless these names are only spelled differently, or "
             "have other spaces"
+        )
+
+    @property
+    def about_values(self) -> str:
+        """How many questions have an answer that a simulated model cannot find."""
+        return (
+            f"{self.no_way:,} of {self._among_golds}: the answer (e.g. '{self.value}') is a value that is not in the "
+            "graph, and no gold path that can be read (gold_relation_paths or sparql) says how to compute it: the "
+            "oracle does not know the answer"
         )
 
     @property
@@ -109,7 +122,13 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Miss
     unknown = [
         example for example in examples if all(_may_be_absent(gold, nodes, graph) for gold in example.gold.answers)
     ]
-    names = {name for example in unknown for gold in example.gold.answers for name in (gold.name, *gold.aliases)}
+    computed = [example for example in examples if _has_computed_answers(example.gold, nodes, graph)]
+    names = {
+        name
+        for example in (*unknown, *computed)
+        for gold in example.gold.answers
+        for name in (gold.name, *gold.aliases)
+    }
     named = {name for name, ids in (await graph.find_by_name([*names], 1)).items() if ids}
     for example in examples:
         absent = [entity.id for entity in example.question.topic_entities if entity.id not in nodes]
@@ -119,10 +138,18 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Miss
         found.topic = found.topic or next(iter(absent), "")
         found.golds += bool(example.gold.answers)
     for example in unknown:
-        answers = example.gold.answers
-        if answers and not any(name in named for gold in answers for name in (gold.name, *gold.aliases)):
+        if example.gold.answers and not _is_named(example.gold, named):
             found.no_gold += 1
-            found.gold = found.gold or answers[0].name
+            found.gold = found.gold or example.gold.answers[0].name
+    for example in computed:
+        if not _is_named(example.gold, named) and not example.gold.paths:
+            found.no_way += 1
+            found.value = found.value or example.gold.answers[0].name
+
+
+def _is_named(gold: Gold, named: Collection[str]) -> bool:
+    """Whether an answer is among the names of nodes."""
+    return any(name in named for answer in gold.answers for name in (answer.name, *answer.aliases))
 
 
 def _may_be_absent(gold: GoldAnswer, nodes: Collection[EntityId], graph: KnowledgeGraph) -> bool:
@@ -133,6 +160,13 @@ def _may_be_absent(gold: GoldAnswer, nodes: Collection[EntityId], graph: Knowled
         return not graph.has_text(gold.name)
     # Other graphs cannot search texts. In a server, an id that equals the name may be one.
     return gold.id is not None and not (isinstance(graph, HasServerStats) and gold.id == gold.name)
+
+
+def _has_computed_answers(gold: Gold, nodes: Collection[EntityId], graph: KnowledgeGraph) -> bool:
+    """Whether all answers are values, such as counts, that are no node by their id and stand in no fact."""
+    if not isinstance(graph, EmbeddedGraph) or not gold.answers:  # other graphs cannot search texts
+        return False
+    return all(_is_value(each.name) and each.id not in nodes and not graph.has_text(each.name) for each in gold.answers)
 
 
 def _is_value(text: str) -> bool:

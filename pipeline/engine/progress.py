@@ -125,7 +125,7 @@ class RunProgress:
         on_opened: Callable[[Sequence[Backends]], None],
         confidence: float,
         names: Sequence[str] = (),
-        check: Callable[[FinishedRows], None] = lambda _: None,
+        check: Callable[[FinishedRows], str | None] = lambda _: None,
     ) -> None:
         """Create the bar. It is drawn when the first worker has opened its components.
 
@@ -136,7 +136,7 @@ class RunProgress:
             on_opened: Called with the backends of each worker. It stops the run by raising.
             confidence: Coverage of the intervals of the leading configurations, between 0 and 1.
             names: The names of the configurations, if there are several.
-            check: Called with rows that have just finished. It stops the run by raising.
+            check: Called with rows that have just finished. It returns a line to print, and stops the run by raising.
         """
         self._check = check
         self._on_opened = on_opened
@@ -190,7 +190,8 @@ class RunProgress:
     def on_progress(self, progress: FinishedRows) -> None:
         """Add rows that have just finished. Raises what `check` raises."""
         self.sum = self.sum + progress
-        self._check(progress)
+        if line := self._check(progress):
+            self.say(line)
         # A shard that was nearly finished when the run was stopped says nothing about the speed of the others.
         if progress.questions > 2 * progress.replayed:
             rows = self.sum.questions - self.sum.replayed

@@ -26,12 +26,15 @@ from pipeline.engine.shard import Rounds, Shard
 from pipeline.engine.worker import Worker
 from pipeline.engine.worker_reports import FinishedRows
 from pipeline.engine.worker_restarts import WorkerSlot, result_of
+from pipeline.errors import ServiceError
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath
 
 _START_WAIT_S = 30
 """Seconds that the first shards wait for all workers to start."""
+_NODE_CHECK_S = 5
+"""Seconds between two looks whether the driver's own node is alive."""
 _SHUTDOWN_WAIT_S = 10
 """Seconds that the end of a run waits for workers to drop superseded shards."""
 
@@ -66,11 +69,30 @@ async def run_ray(
             await _wait_for_workers(fills, progress)
             if actor is None:
                 await _say_missing_nodes(slots, progress)
+            watch = group.create_task(_watch_own_node())
             work = group.create_task(_run_shards(slots, fills, scheduler, progress, fitting=shards_that_fit(engine)))
             await scheduler.all_done.wait()
             await asyncio.wait([asyncio.create_task(scheduler.all_settled())], timeout=_SHUTDOWN_WAIT_S)
-            for task in (*fills, work):
+            for task in (*fills, work, watch):
                 task.cancel()  # they wait for a worker that is not needed any more
+
+
+async def _watch_own_node() -> None:
+    """Raise ServiceError when the node of this process is gone. Ray then starts no worker, and reports no error."""
+    own = ray.get_runtime_context().get_node_id()
+    while True:
+        await asyncio.sleep(_NODE_CHECK_S)
+        if own not in await asyncio.to_thread(_living_nodes):
+            break
+    raise ServiceError(
+        "the Ray node of this machine has ended (was its process killed, or was the memory full?). Run the same "
+        "command again to continue"
+    )
+
+
+def _living_nodes() -> set[str]:
+    """Return the ids of the cluster's nodes that are alive."""
+    return {node["NodeID"] for node in ray.nodes() if node["Alive"]}
 
 
 async def _wait_for_workers(fills: Sequence[asyncio.Task[None]], progress: RunProgress) -> None:

@@ -14,6 +14,8 @@ from pipeline.text import counted
 
 _OUTAGE_S = 300.0
 """Seconds during which all questions fail because of a server, after which the run stops. A restart takes less."""
+_ANNOUNCED = 5
+"""Questions in a row that fail because of a server before this is said."""
 _OUTAGE = f"{ServiceError.__name__}:"
 """The beginning of an error that may be gone when the server answers again. A refused request begins with another."""
 _NEVER = "(run.max_equal_failures=null goes on)"
@@ -38,10 +40,11 @@ class RepeatedFailures:
         self.error = ""
         """Why the run was stopped, with the traceback; empty if it was not."""
 
-    def check(self, new: FinishedRows) -> None:
-        """Add rows that have finished. Raises UserError if the run should stop."""
+    def check(self, new: FinishedRows) -> str | None:
+        """Add rows that have finished. Return a sentence when an outage begins. Raises UserError to stop the run."""
         if self._most is None:
-            return
+            return None
+        before = self._failed_in_a_row
         self._count(new)
         self._count_outage(new)
         if self._most <= self._failed == self._questions and len(self._errors) == 1:
@@ -50,6 +53,12 @@ class RepeatedFailures:
         if self._failed_in_a_row >= self._most and time.monotonic() > self._outage_began_s + _OUTAGE_S:
             outage = f"for {_OUTAGE_S / 60:.0f} minutes, all questions have failed because of a server {_NEVER}"
             self._stop(f"{outage}. {_WHEN_BACK}:", new.errors)
+        if before < _ANNOUNCED <= self._failed_in_a_row:
+            return (
+                f"the last {counted(self._failed_in_a_row, 'question')} failed because of a server: if all fail for "
+                f"{_OUTAGE_S / 60:.0f} minutes, the run stops ({next(iter(new.errors.values())).splitlines()[-1]})"
+            )
+        return None
 
     def _count(self, new: FinishedRows) -> None:
         self._questions += new.questions

@@ -30,6 +30,14 @@ def test_a_problem_is_exit_code_1_and_a_warning_is_not(kgqa: Kgqa) -> None:
     assert (some.code, some.out.splitlines()[-1]) == (0, "1 warning")
 
 
+def test_a_model_that_was_not_trained_for_it_is_a_warning(kgqa: Kgqa) -> None:
+    checked = kgqa("doctor", "llm=embedded", "method=srp", "dataset.triples=2000")
+    assert checked.code == 0, checked.err
+    said = " ".join(checked.out.split())
+    assert "the bundled model was trained for srp with method.num_references=0" in said
+    assert "Set these keys, or use the model for what it was trained for" in said
+
+
 def test_one_cause_is_printed_once(kgqa: Kgqa) -> None:
     words = ["llm=endpoint" if word.startswith("llm=") else word for word in WORDS]
     shown = kgqa(*words, "llm.base_urls=[http://127.0.0.1:9/v1]", "llm.model=x", "llm.max_retries=0")

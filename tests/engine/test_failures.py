@@ -150,6 +150,17 @@ class TestOutage:
         watched.check(self.GONE)
         watched.check(self.GONE)
 
+    def test_it_is_said_once_when_it_begins(self, watched: RepeatedFailures, seconds: list[float]) -> None:
+        said = [watched.check(self.GONE) for _ in range(6)]
+        seconds.append(seconds[0] + 1)
+        watched.check(FinishedRows(questions=1))
+        said += [watched.check(self.GONE) for _ in range(3)]
+        sentence = (
+            "the last 6 questions failed because of a server: if all fail for 5 minutes, the run stops (ServiceError: "
+            "none answers)"
+        )
+        assert said == [None, None, sentence, None, None, None, None, None, sentence]
+
     def test_null_never_stops(self, seconds: list[float]) -> None:
         watched = RepeatedFailures(None)
         for _ in range(100):

@@ -135,6 +135,27 @@ def test_a_run_says_it_before_its_questions(dataset: Custom, tmp_path: Path, met
     assert ("1 of 2 questions: no gold answer in the graph (e.g. 'Cy'); " in text) is said
 
 
+@pytest.mark.parametrize(
+    ("gold", "said"),
+    [
+        ({}, True),
+        ({"sparql": 'SELECT (COUNT(?x) AS ?n) { "Ann" <knows> ?x }'}, True),  # a text is no subject
+        ({"gold_relation_paths": [["knows"]]}, False),
+    ],
+    ids=["nothing", "unreadable query", "path"],
+)
+@pytest.mark.parametrize("model", ["oracle", "similarity"])
+def test_the_oracle_says_which_values_it_cannot_compute(
+    dataset: Custom, tmp_path: Path, gold: dict[str, object], said: bool, model: str
+) -> None:
+    fields = {"question": "How many does Ann know?", "topic_entities": ["Ann"], "answers": [1]}
+    write(dataset, rows("Bo", "1990") + json.dumps({"id": "q9", **fields, **gold}) + "\n")
+    files = [f"dataset.triples={tmp_path}/facts.tsv", f"dataset.questions={dataset.questions}"]
+    text = printed("dataset=custom", *files, "method=srp", f"llm={model}", f"run.dir={tmp_path}/run")
+    sentence = "1 of 3 questions: the answer (e.g. '1') is a value that is not in the graph, and no gold path"
+    assert (sentence in text) is (said and model == "oracle")
+
+
 async def test_each_question_is_looked_up_in_its_own_graph(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -41,6 +41,11 @@ def question_workers(mark: str) -> list[int]:
     return _named(mark, r"ray::QuestionWorker")
 
 
+def raylets(mark: str) -> list[int]:
+    """The process ids of the Ray nodes."""
+    return _named(mark, r"\S*/raylet ")
+
+
 def model_servers(mark: str) -> list[int]:
     """The process ids of the vLLM servers."""
     return _named(mark, r"\S*python\S* -m vllm\.entrypoints\.openai\.api_server")

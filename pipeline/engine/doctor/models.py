@@ -19,6 +19,7 @@ from pipeline.errors import KgqaError, RequestRefused, ServiceError, UserError
 from pipeline.llm.embedded.model import EmbeddedModel
 from pipeline.llm.endpoint import EndpointModel
 from pipeline.llm.prompt import Call, Sampling
+from pipeline.llm.roles import remarks
 from pipeline.methods.arg.method import ArG
 from pipeline.methods.arg.tokens import CLASSES
 
@@ -28,18 +29,22 @@ _Real: TypeAlias = EndpointModel | EmbeddedModel
 _TIMEOUT_S = 30.0
 _SHOWN = 3
 _UNHIDE = "Set llm.extra_body={skip_special_tokens: false}."
+_UNSUITABLE = "Set these keys, or use the model for what it was trained for, or set llm.model to another one."
 _REMEDY = "Serve a model that was trained on these tokens, or set method.generator=prompted."
 
 
 async def models(configuration: Configuration) -> list[Finding]:
-    """Check the model of each role, server by server."""
+    """Check the model of each role, server by server, and whether it suits the method and the dataset."""
     llm = configuration.config["llm"]
     method = config.build("method", configuration.config)
-    return [
-        finding
-        for role, keys in config.models(llm).items()
-        for finding in await _model(f"model of {role}" if role else "model", keys, method)
-    ]
+    dataset = config.build("dataset", configuration.config).name
+    findings: list[Finding] = []
+    for role, keys in config.models(llm).items():
+        name = f"model of {role}" if role else "model"
+        findings += await _model(name, keys, method)
+        for remark in remarks(config.build("llm", {"llm": keys}), method, dataset, configuration.config["method"]):
+            findings += warning(name, remark, _UNSUITABLE)
+    return findings
 
 
 async def _model(name: str, keys: dict[str, Any], method: object) -> list[Finding]:

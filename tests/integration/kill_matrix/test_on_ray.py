@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.kill_matrix.stage import CONCURRENCY, Judge, Stage, Undisturbed, meet_a_full_disk, middle
-from tests.integration.processes import question_workers
+from tests.integration.processes import question_workers, raylets
 from tests.integration.ray_nodes import LOOPBACK, cluster_of_head
 
 pytestmark = pytest.mark.exhaustive
@@ -45,6 +45,19 @@ def test_ray_node(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
             cluster.remove_node(nodes[0], allow_graceful=False)
             printed = stage.end(driver)
     judge("Ray node", "kill -9 of its raylet, which also ends its workers", printed)
+
+
+def test_the_drivers_own_ray_node(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
+    """No node is left to start workers on. Ray itself would wait for ever."""
+    with stage.struck(*RAY, after=middle(undisturbed)) as driver:
+        [raylet] = raylets(stage.mark)
+        os.kill(raylet, signal.SIGKILL)
+        driver.communicate(timeout=300)
+    assert driver.returncode == 2, stage.said
+    assert "the Ray node of this machine has ended" in stage.said
+    assert "Traceback" not in stage.said
+    done = "kill -9 of its raylet; run ends with exit code 2; same command"
+    judge("Ray node of the driver", done, stage.go_on(*RAY), most_repeated=CONCURRENCY)
 
 
 def test_full_disk(stage: Stage, small_disk: Callable[[Path], None], undisturbed: Undisturbed, judge: Judge) -> None:
