@@ -94,6 +94,8 @@ def test_a_score_between_0_and_1_is_tested_by_the_bootstrap(runs: Path, kgqa: Kg
 def test_another_base_reverses_the_differences(runs: Path, kgqa: Kgqa) -> None:
     (there,) = figures(kgqa, runs / "good", runs / "bad")["points"]
     (back,) = figures(kgqa, runs / "good", runs / "bad", "base=bad:0")["points"]
+    by_path = figures(kgqa, runs / "good", runs / "bad", f"base={runs / 'bad'}:0")["points"]
+    assert by_path == [back]
     assert (back["name"], back["verdict"]) == ("good:0", "better")
     assert back["difference"] == pytest.approx(-there["difference"])
     assert (back["won"], back["lost"]) == (there["lost"], there["won"])
