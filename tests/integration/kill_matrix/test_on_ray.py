@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.kill_matrix.stage import CONCURRENCY, Judge, Stage, Undisturbed, meet_a_full_disk, middle
+from tests.integration.kill_matrix.stage import (
+    CONCURRENCY,
+    Judge,
+    Stage,
+    Undisturbed,
+    meet_a_full_disk,
+    middle,
+    stopped,
+)
 from tests.integration.processes import question_workers, raylets
 from tests.integration.ray_nodes import LOOPBACK, cluster_of_head
 
@@ -49,7 +57,8 @@ def test_ray_node(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
 
 def test_the_drivers_own_ray_node(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
     """No node is left to start workers on. Ray itself would wait for ever."""
-    with stage.struck(*RAY, after=middle(undisturbed)) as driver:
+    models = [each.pid for each in stage.models]  # if they answered, the workers would finish before they notice it
+    with stage.struck(*RAY, after=middle(undisturbed)) as driver, stopped(models):
         [raylet] = raylets(stage.mark)
         os.kill(raylet, signal.SIGKILL)
         driver.communicate(timeout=300)
