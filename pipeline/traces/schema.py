@@ -66,6 +66,7 @@ class Step:
     queries: int | None = None
     """Number of queries that the graph server received for this lookup."""
     endpoint: str | None = None
+    """The graph server that answered a lookup last; None for a graph of this process, and for model calls."""
     truncated: bool | None = None
     error: str | None = None
     """Why the reply could not be parsed, or why the call failed. After `OVER_LIMIT`: why a limit of the method refused
