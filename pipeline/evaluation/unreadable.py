@@ -26,11 +26,11 @@ def unreadable_line(summaries: Sequence[ConfigurationSummary]) -> str:
     high = much_unreadable(summaries)
     if len(summaries) == 1:
         decides = ", which may decide the score" if high else ""
-        return f"{share_text(shares[0])} of the model's replies could not be used{decides}"
+        return f"{share_text(shares[0])} of the model calls had a reply that could not be used{decides}"
     if not high:
-        return f"{range_text(shares)} of the model's replies of a configuration could not be used"
+        return f"{range_text(shares)} of the model calls of a configuration had a reply that could not be used"
     named = named_shares([(each.unreadable_share or 0.0, each.number) for each in high])
-    return f"replies that could not be used, which may decide the score of the configuration: {named}"
+    return f"model calls with a reply that could not be used, which may decide the score of the configuration: {named}"
 
 
 def much_unreadable(summaries: Sequence[ConfigurationSummary]) -> list[ConfigurationSummary]:

@@ -59,13 +59,17 @@ async def leading_paths(
 ) -> list[RelationPath]:
     """Return the `known` paths that reach any node, if no gold answer is an entity of this graph; else none.
 
-    The answer is then computed from the nodes that they reach: a count is their number, for example.
+    The answer is then computed from the nodes that they reach: a count is their number, for example. If none reaches
+    a node, the same relations in other directions are tried, because not every dataset records directions.
     """
     gold = await GoldNodes.resolve(kg, answers)
     if not known or any((await kg.relations(sorted(gold.ids))).values()):
         return []
-    ends = await asyncio.gather(*(instantiate(kg, topic, path) for path in known))
-    return [path for path, end in zip(known, ends, strict=True) if end.nodes]
+    for paths in (known, _redirected(known)):
+        ends = await asyncio.gather(*(instantiate(kg, topic, path) for path in paths))
+        if leading := [path for path, end in zip(paths, ends, strict=True) if end.nodes]:
+            return leading
+    return []
 
 
 async def find_paths(

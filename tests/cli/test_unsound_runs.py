@@ -48,7 +48,7 @@ def test_the_report_warns_and_names_the_roles(unreadable: Kgqa) -> None:
     said = unreadable("report", "run").out
     assert "could not be used, which may decide the score" in said
     page = Path("run/report.html").read_text()
-    assert "of the model&#39;s replies could not be used, which may decide the score:" in page
+    assert "of the model calls had a reply that could not be used, which may decide the score:" in page
     assert "replies to srp." in page
     assert "% unreadable</span>" in page
 
@@ -57,7 +57,7 @@ def test_a_sweep_names_the_configurations(kgqa: Kgqa, model_server: Server) -> N
     _, words = model_server()
     sweep = ("sweep", *WORLD, *words, "method=srp", "method.depth=1,2", "run.dir=run", "run.limit=4")
     out = kgqa(*sweep).out
-    assert "replies that could not be used, which may decide the score of the configuration: " in out
+    assert "model calls with a reply that could not be used, which may decide the score of the configuration: " in out
     assert "configuration=" in out
     kgqa("report", "run")
     page = html.unescape(Path("run/report.html").read_text())

@@ -51,9 +51,9 @@ def test_the_highest_share_is_never_rounded_down() -> None:
 
 def test_the_share_of_unreadable_replies_is_the_range_that_the_report_shows() -> None:
     few = [summary(1, 1), replace(summary(0, 0), number=1)]
-    assert unreadable_line(few).startswith("0.0 % to less than 0.1 % of the model's replies")
-    assert unreadable_line([summary(0, 123), summary(0, 0)]).startswith("0.0 % to 1.2 % of the model's replies")
-    assert unreadable_line([summary(0, 120), summary(0, 120)]).startswith("1.2 % of the model's replies")
+    assert unreadable_line(few).startswith("0.0 % to less than 0.1 % of the model calls")
+    assert unreadable_line([summary(0, 123), summary(0, 0)]).startswith("0.0 % to 1.2 % of the model calls")
+    assert unreadable_line([summary(0, 120), summary(0, 120)]).startswith("1.2 % of the model calls")
 
 
 def test_no_question_is_said_in_words() -> None:

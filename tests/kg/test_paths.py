@@ -127,7 +127,11 @@ async def test_leading_paths_are_empty_if_an_answer_is_in_the_graph_or_no_path_r
         assert await leading_paths(graph, "Scott", known, [answer]) == []
         assert await gold_paths(graph, "Scott", known, [answer]) == [(into("directed_by"), out("starred_actors"))]
     assert await leading_paths(FILMS, "Scott", [], [GoldAnswer("2")]) == []
-    assert await leading_paths(FILMS, "Scott", [(out("directed_by"),)], [GoldAnswer("2")]) == []
+    assert await leading_paths(FILMS, "Scott", [(out("no_such_relation"),)], [GoldAnswer("2")]) == []
+
+
+async def test_leading_paths_are_found_against_the_direction_that_is_given() -> None:
+    assert await leading_paths(FILMS, "Scott", [(out("directed_by"),)], [GoldAnswer("2")]) == [(into("directed_by"),)]
 
 
 async def test_a_literal_answer_is_found_by_redirected_paths_and_by_search() -> None:
