@@ -72,6 +72,8 @@ class _Question(SearchRules):
             call = self._call_before(found[0].step) if call is None else call  # a plan decided before the lookup
             return Loss("node kept", self._model_reason(call), found[0].step if call is None else call)
         if not shown:
+            if self._row["hits_any"] and any(event.number for event in kept):
+                return self.answer_loss()  # code answered with all that it kept, and another node came first
             call = None if self._at_limit else self._call_after(found[-1].step)
             if call is None:
                 return Loss("node kept", "cap", found[-1].step)
