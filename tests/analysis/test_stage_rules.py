@@ -89,6 +89,15 @@ def test_the_loss_of_a_row(
     assert (loss and (loss.stage, loss.reason, loss.step)) == expected
 
 
+def test_an_answer_that_code_gave_after_another_one_was_not_dropped() -> None:
+    """The last call chose a relation. Code kept and gave all nodes that it led to."""
+    chose, kept = {**ANSWER, "step": 1}, {"step": 2, "event": "kept", "number": 1, "of": 3}
+    trail = [LISTED, chose, FOLLOWED, REACHED, FOUND, kept]
+    steps = "relations choose neighbours labels"
+    assert find_loss(row(trail, steps, hits_any=1.0)) == Loss("answered", "model", 1)
+    assert find_loss(row(trail, steps)) == Loss("node kept", "cap", 2)
+
+
 def test_a_reply_that_cannot_be_read_is_the_reason() -> None:
     unread = row([LISTED, ANSWER], STEPS)
     unread["steps"][1]["error"] = "no list"

@@ -58,7 +58,12 @@ class _Question(SearchRules):
             return self._count_loss(found[0])
         shown = [event for event in self._of("shown") if event.at > found[0].at]
         is_shown = any(event.step in self._answering for event in shown) or not self._answering
-        return None if is_shown else self._unshown_loss(found, shown)
+        is_given_by_code = bool(self._row["hits_any"]) and not shown and self._was_kept_after(found[0])
+        return None if is_shown or is_given_by_code else self._unshown_loss(found, shown)
+
+    def _was_kept_after(self, found: Event) -> bool:
+        """Whether a selection kept a gold answer: code may answer with it, and no call is shown it."""
+        return any(event.number and event.at > found.at for event in self._of("kept"))
 
     def _unshown_loss(self, found: Sequence[Event], shown: Sequence[Event]) -> Loss:
         """Return the loss of a gold answer that the answering call did not see; other calls may have been shown it."""
@@ -72,8 +77,6 @@ class _Question(SearchRules):
             call = self._call_before(found[0].step) if call is None else call  # a plan decided before the lookup
             return Loss("node kept", self._model_reason(call), found[0].step if call is None else call)
         if not shown:
-            if self._row["hits_any"] and any(event.number for event in kept):
-                return self.answer_loss()  # code answered with all that it kept, and another node came first
             call = None if self._at_limit else self._call_after(found[-1].step)
             if call is None:
                 return Loss("node kept", "cap", found[-1].step)
