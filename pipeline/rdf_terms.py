@@ -37,6 +37,8 @@ _ESCAPES = {code: f"\\u{code:04X}" for code in (*range(0x20), 0x7F)} | str.maket
 """Includes control characters: RDF allows them unescaped, but Virtuoso fails on some of them before a backslash."""
 _FLOATS = {XSD + "double", XSD + "float"}
 _DATES = {XSD + "date", XSD + "dateTime", XSD + "gYear", XSD + "gYearMonth"}
+VALUE_TYPES = tuple(sorted({*_FLOATS, *_DATES, XSD + "integer", XSD + "decimal", XSD + "boolean"}))
+"""The datatypes of numbers, dates and truth values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from pipeline.kg.redirects import current_ids, with_current_nodes
 from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.relation_labels import labelled_nodes, offered_relations, shown_names
 from pipeline.kg.vocabulary import GraphVocabulary
-from pipeline.rdf_terms import Terms
+from pipeline.rdf_terms import VALUE_TYPES, Terms
 from pipeline.text import kgqa
 from pipeline.types import RUNTIME_ONLY, Direction, EntityId, LiteralNode, Node, Question, Relation, Triple
 
@@ -102,8 +102,9 @@ class EmbeddedGraph:
         return await current_ids(ids, self._redirects if self.vocabulary.redirects else None)
 
     def has_text(self, text: str) -> bool:
-        """Return whether a text is in a fact, in a language of the vocabulary or without one."""
-        return any(True for node in self._in_languages(text) for _ in self._match(None, None, node))
+        """Return whether a text is in a fact: as a value, or in a language of the vocabulary, or without one."""
+        nodes = (*self._in_languages(text), *(LiteralNode(text, datatype) for datatype in VALUE_TYPES))
+        return any(True for node in nodes for _ in self._match(None, None, node))
 
     def _open(self) -> None:
         if self.store is not None:

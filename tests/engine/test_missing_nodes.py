@@ -72,6 +72,20 @@ async def test_values_are_not_searched_as_nodes(dataset: Custom) -> None:
     assert await warnings(dataset, rows("3", "2009-03-05", "1,200.5", "no", "2009-03-05T00:00:00Z")) == []
 
 
+@pytest.mark.parametrize(
+    ("value", "datatype"), [("134000", "integer"), ("1191-05-01", "date"), ("1191", "gYear"), ("true", "boolean")]
+)
+async def test_a_value_with_a_datatype_is_in_the_graph(value: str, datatype: str, tmp_path: Path) -> None:
+    xsd = f"http://www.w3.org/2001/XMLSchema#{datatype}"
+    (tmp_path / "facts.nt").write_text(f'<http://e.org/Ann> <http://e.org/has> "{value}"^^<{xsd}> .\n')
+    (tmp_path / "rows.jsonl").write_text(rows(value, topic="http://e.org/Ann"))
+    files = [f"dataset.triples={tmp_path}/facts.nt", f"dataset.questions={tmp_path}/rows.jsonl"]
+    composed: dict[str, Any] = config.compose(["dataset=custom", "kg/vocabulary=rdfs", *files])
+    async with config.build("kg", composed) as graph:
+        found = await count_missing_nodes(graph, config.build("dataset", composed).examples(refuse))
+    assert (found.no_topic, found.no_gold, found.no_way) == (0, 0, 0)
+
+
 async def test_a_text_of_the_graph_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missing_nodes, "_SECONDS", 600)
     world = default(SyntheticWorld, triples=2000, questions=200)
