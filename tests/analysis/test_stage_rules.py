@@ -89,6 +89,14 @@ def test_the_loss_of_a_row(
     assert (loss and (loss.stage, loss.reason, loss.step)) == expected
 
 
+def test_no_model_is_blamed_for_a_first_relation_that_the_graph_lacks() -> None:
+    """Other relations of the topic entity were followed: the gold one was passed by."""
+    passed = {"step": 2, "event": "passed", "edge": 0, "number": 1, "of": 1}
+    lacks = find_loss(row([{**LISTED, "number": 0}, passed, ANSWER], STEPS))
+    assert lacks == Loss("relation offered", "graph", 0, 1, "topic ✗ capital")
+    assert find_loss(row([LISTED, passed, ANSWER], STEPS)) == Loss("relation chosen", "model", 1, 1, "topic ✗ capital")
+
+
 def test_an_answer_that_code_gave_after_another_one_was_not_dropped() -> None:
     """The last call chose a relation. Code kept and gave all nodes that it led to."""
     chose, kept = {**ANSWER, "step": 1}, {"step": 2, "event": "kept", "number": 1, "of": 3}

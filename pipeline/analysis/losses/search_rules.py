@@ -60,7 +60,10 @@ class SearchRules(TracedQuestion):
         listed, passed = self._of("listed", edge), self._of("passed", edge)
         if not (listed or passed):
             return self._loss_before(path, hop)
-        if not passed and not any(event.number for event in listed):
+        is_absent = bool(listed) and not any(event.number for event in listed)
+        if is_absent and (
+            hop == 0 or not passed
+        ):  # all relations of a topic entity were listed: the graph lacks this one
             return self._loss_at("relation offered", "graph", listed[-1].step, path, hop)
         if hop and not passed and self._was_only_looked_at(edge):
             return self._loss_before(path, hop)
