@@ -91,7 +91,7 @@ def _left_s(task: Task) -> float | None:
     if elapsed < _EARLY_S and pace.rows < _EARLY_SHARE * total:
         return None
     left: float | None = pace.left_s(total - task.completed, elapsed)
-    return left
+    return left if left is None or left >= 1 else None  # the mean says nothing of the last rows, which take longest
 
 
 class _Bar(Progress):

@@ -137,6 +137,14 @@ def test_time_left_is_unknown_until_one_row_in_a_hundred_or_a_minute(second: int
     assert line[1] == left
 
 
+def test_no_time_left_is_said_of_the_last_rows_of_a_fast_run() -> None:
+    now = 0.0
+    run_progress = opened(lambda: now, total=2_000)
+    now = 250.0
+    run_progress.on_progress(FinishedRows(questions=1_999))
+    assert run_progress._line() == "questions 1,999/2,000 · 8.0/s"
+
+
 def test_rate_and_time_left_move_while_a_slow_model_is_awaited() -> None:
     """Each question takes 40 seconds here, which is longer than a window of the last 30 seconds."""
     now = 0.0
