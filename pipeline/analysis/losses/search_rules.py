@@ -61,9 +61,8 @@ class SearchRules(TracedQuestion):
         if not (listed or passed):
             return self._loss_before(path, hop)
         is_absent = bool(listed) and not any(event.number for event in listed)
-        if is_absent and (
-            hop == 0 or not passed
-        ):  # all relations of a topic entity were listed: the graph lacks this one
+        # All relations of a topic entity are listed together: the graph lacks one that is not among them.
+        if is_absent and (hop == 0 or not passed):
             return self._loss_at("relation offered", "graph", listed[-1].step, path, hop)
         if hop and not passed and self._was_only_looked_at(edge):
             return self._loss_before(path, hop)
