@@ -43,7 +43,7 @@ class MissingNodes:
     gold: str = ""
     """Such an answer."""
     no_way: int = 0
-    """Questions whose answers are values that the graph does not hold, such as counts, and that have no gold path."""
+    """Questions without a gold path whose answers are values that the graph does not hold, such as counts."""
     value: str = ""
     """Such a value."""
 
@@ -88,18 +88,25 @@ class MissingNodes:
 
     def warnings(self) -> list[str]:
         """Return one sentence for each kind of nodes that are missing."""
-        said = [self.about_topics] if self.no_topic else []
-        return [*said, self.about_golds] if self.no_gold else said
+        topics = [self.about_topics] if self.no_topic else []
+        golds = [self.about_golds] if self.no_gold else []
+        values = [self.about_values] if self.no_way else []
+        return [*topics, *golds, *values]
 
 
-async def count_missing_nodes(graph: KnowledgeGraph, examples: Iterator[Example]) -> MissingNodes:
-    """Look the first questions up in the graph, in batches and for a few seconds at most. Raises ServiceError."""
+async def count_missing_nodes(
+    graph: KnowledgeGraph, examples: Iterator[Example], *, for_oracle: bool = False
+) -> MissingNodes:
+    """Look the first questions up in the graph, in batches and for a few seconds at most. Raises ServiceError.
+
+    `no_way` is counted only `for_oracle`: gold paths are read for it, which takes long for gold queries.
+    """
     found, ends = MissingNodes(), time.monotonic() + _SECONDS
     wanted = islice(examples, _OF_SERVERS) if isinstance(graph, HasServerStats) else examples
     while chunk := await asyncio.to_thread(lambda: list(islice(wanted, _CHUNK))):
         for each, asked in _by_graph(graph, chunk):
             fitted = await asyncio.gather(*(fit_to_graph(example, each) for example in asked))
-            await _count(each, fitted, found)
+            await _count(each, fitted, found, for_oracle=for_oracle)
             if time.monotonic() > ends:
                 return found
     found.complete = await asyncio.to_thread(next, examples, None) is None
@@ -115,14 +122,14 @@ def _by_graph(graph: KnowledgeGraph, examples: Sequence[Example]) -> Iterator[tu
             yield graph.for_question(example.question), [example]
 
 
-async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: MissingNodes) -> None:
+async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: MissingNodes, *, for_oracle: bool) -> None:
     topics = {entity.id for example in examples for entity in example.question.topic_entities}
     golds = {gold.id for example in examples for gold in example.gold.answers if gold.id is not None}
     nodes = {id for id, relations in (await graph.relations([*(topics | golds)])).items() if relations}
     unknown = [
         example for example in examples if all(_may_be_absent(gold, nodes, graph) for gold in example.gold.answers)
     ]
-    computed = [example for example in examples if _has_computed_answers(example.gold, nodes, graph)]
+    computed = [example for example in examples if for_oracle and _has_computed_answers(example.gold, nodes, graph)]
     names = {
         name
         for example in (*unknown, *computed)

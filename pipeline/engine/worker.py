@@ -149,9 +149,9 @@ class Worker:
             try:
                 dataset: Dataset = config.build("dataset", composed)
                 examples = selection.select(dataset.examples(lambda _: None))
-                found = await count_missing_nodes(runtime.graph, examples)
-                oracle = [found.about_values] if found.no_way and replies_from_gold(runtime.model.label) else []
-                sentences |= dict.fromkeys([*found.warnings(), *oracle])
+                for_oracle = replies_from_gold(runtime.model.label)
+                found = await count_missing_nodes(runtime.graph, examples, for_oracle=for_oracle)
+                sentences |= dict.fromkeys(found.warnings())
             except KgqaError as error:  # the run goes on, and reports itself what is wrong with its own lookups
                 sentences[f"whether the graph has the nodes of the questions could not be checked: {error}"] = None
         return list(sentences)

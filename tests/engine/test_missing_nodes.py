@@ -82,7 +82,8 @@ async def test_a_value_with_a_datatype_is_in_the_graph(value: str, datatype: str
     files = [f"dataset.triples={tmp_path}/facts.nt", f"dataset.questions={tmp_path}/rows.jsonl"]
     composed: dict[str, Any] = config.compose(["dataset=custom", "kg/vocabulary=rdfs", *files])
     async with config.build("kg", composed) as graph:
-        found = await count_missing_nodes(graph, config.build("dataset", composed).examples(refuse))
+        examples = config.build("dataset", composed).examples(refuse)
+        found = await count_missing_nodes(graph, examples, for_oracle=True)
     assert (found.no_topic, found.no_gold, found.no_way) == (0, 0, 0)
 
 
@@ -184,7 +185,7 @@ async def test_each_question_is_looked_up_in_its_own_graph(tmp_path: Path) -> No
 
 
 def test_a_check_that_fails_is_said(dataset: Custom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(graph: object, examples: object) -> missing_nodes.MissingNodes:
+    async def fail(graph: object, examples: object, *, for_oracle: bool) -> missing_nodes.MissingNodes:
         raise ServiceError("no graph server answers")
 
     write(dataset, rows("Bo"))

@@ -22,6 +22,7 @@ from pipeline.engine.question import ConfigurationRuntime, run_question
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.grbench import GRBenchGraph
+from pipeline.methods.interface import table_name
 from pipeline.methods.r3 import R3
 from pipeline.methods.r3.actions import read_actions
 from pipeline.methods.r3.environment import AttributedEnvironment
@@ -42,7 +43,7 @@ async def run(
     examples: Iterable[Example], graph: Any, method: R3, *, model: Any = None, search: Search | None = None
 ) -> list[TraceRow]:
     runtime = ConfigurationRuntime(
-        configurations=[(0, method.name)],
+        configurations=[(0, table_name(method))],
         method=method,
         model=model or default(Oracle),
         graph=graph,
@@ -251,6 +252,7 @@ async def test_gold_feedback_is_one_bit_and_no_gold_answer_is_in_the_trace(synth
         erring = default(Oracle, error_rate=0.3)
         rows = await run(examples, graph, default(R3, failure_signal="gold"), model=erring)
         plain = await run(examples, graph, default(R3, failure_signal="none"), model=erring)
+    assert {row.method for row in rows} == {"r3 (oracle)"}
     assert hits(rows) > hits(plain)
     judged = [orjson.loads(step.payload or "") for row in rows for step in row.steps if step.role == "judged"]
     assert {tuple(sorted(one)) for one in judged} == {("accepted", "attempt", "signal", "why")}

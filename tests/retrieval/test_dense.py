@@ -118,7 +118,8 @@ async def test_an_unused_encoder_can_be_pickled(minilm: DenseEncoder) -> None:
     assert np.allclose(await copy.encode(["film"]), await minilm.encode(["film"]), atol=1e-5)
 
 
-async def test_a_missing_model_is_a_user_error(tmp_path: Path) -> None:
+async def test_a_missing_model_is_a_user_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for model in (str(tmp_path / "missing"), "nobody/no-such-model"):
         with pytest.raises(UserError, match="is neither a folder with a sentence-transformers model nor a name"):
             await default(DenseEncoder, model=model).encode(["x"])
