@@ -15,8 +15,10 @@ The graph is a file of triples (`pipeline/datasets/triples.py`). The questions a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Annotated
 
 from pydantic import ConfigDict, Field
@@ -31,6 +33,9 @@ from pipeline.datasets.triples import read_triples
 from pipeline.errors import UserError
 from pipeline.rdf_terms import Terms
 from pipeline.types import Entity, Example, Gold, GoldAnswer, Relation, RelationPath, Scalar, Triple
+
+_SHOWN_VALUES = 5
+"""How many values of a field are named if the filter selects no question."""
 
 
 class _Node(Row):
@@ -97,15 +102,21 @@ class Custom(FileDataset):
 
     def _filtered(self, examples: Iterator[Example]) -> Iterator[Example]:
         wanted = self.filter or {}
-        fields: set[str] = set()
+        values: dict[str, dict[Scalar, None]] = {field: {} for field in wanted}
+        is_empty = True
         for example in examples:
             meta = example.question.meta
-            fields |= meta.keys()
+            for field in meta.keys() & wanted:
+                values[field][meta[field]] = None
             if all(field in meta and meta[field] == value for field, value in wanted.items()):
+                is_empty = False
                 yield example
-        if unknown := wanted.keys() - fields:
+        if unknown := [field for field in wanted if not values[field]]:
+            raise UserError(f"dataset.filter: no question in {self.questions} has the field {', '.join(unknown)}")
+        if wanted and is_empty:
             raise UserError(
-                f"dataset.filter: no question in {self.questions} has the field {', '.join(sorted(unknown))}"
+                f"dataset.filter selects no question of {self.questions}, whose values are: "
+                f"{'; '.join(map(_values_text, values, values.values()))}"
             )
 
     def _read(self, line: bytes) -> Example:
@@ -137,6 +148,12 @@ class Custom(FileDataset):
 def _check(file: AnyPath, key: str) -> None:
     if not is_file(file):
         raise UserError(f"dataset.{key}={file} is not a file")
+
+
+def _values_text(field: str, values: Collection[Scalar]) -> str:
+    """Name the first values of a field as `dataset.filter` takes them."""
+    shown = ", ".join(json.dumps(value, ensure_ascii=False) for value in islice(values, _SHOWN_VALUES))
+    return f"{field}: {shown}{', …' if len(values) > _SHOWN_VALUES else ''}"
 
 
 def _gold(row: _Question) -> tuple[GoldAnswer, ...]:

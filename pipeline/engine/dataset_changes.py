@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pipeline.engine.shard import Shard
 from pipeline.errors import UserError
+from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.origin import QuestionDigest, ShardOrigin
 from pipeline.traces.reader import open_shards
@@ -49,7 +50,9 @@ class DatasetChanges:
                 f"Or: {ways_out}"
             )
         differing = {"changed": self.edited, "no longer in the dataset": self.gone, "moved": self.moved}
-        if named := [f"{what}: {len(ids):,}, {ids[0]} first" for what, ids in differing.items() if ids]:
+        if named := [
+            f"{what}: {counted(len(ids), 'question')}, the first is {ids[0]}" for what, ids in differing.items() if ids
+        ]:
             raise UserError(f"{folder.path} holds answers to other questions ({'; '.join(named)}). {ways_out}")
         if (self.added or self.grown) and not extend:
             more = f"the dataset has more questions than {folder.path} has answered"

@@ -479,7 +479,7 @@ def _remarks(each: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the models of a configuration say about its method and its dataset."""
     method, dataset = config.build("method", each), config.build("dataset", each)
     for keys in config.models(each["llm"]).values():
-        yield from remarks(config.build("llm", {"llm": keys}), method, dataset.name, each["method"])
+        yield from remarks(config.build("llm", {"llm": keys}), method, dataset.name, each)
 
 
 def _check_common(configurations: Sequence[Configuration]) -> None:

@@ -143,7 +143,7 @@ def sweep_table(summaries: Sequence[ConfigurationSummary], names: Sequence[str] 
     """
     keys = key_columns(list(map(_values_by_key, summaries)))
     columns = _sweep_columns(summaries, names or [str(each.number) for each in summaries], keys)
-    caption = _caption(summaries, "next to the scores")
+    caption = [*_caption(summaries, "next to the scores"), *_lines_without_gold(summaries)]
     if any(_ABSENT in cells for cells in keys.values()):
         caption.append(f"{_ABSENT} in the column of a key: this configuration does not set it, and has the default")
 
@@ -343,6 +343,15 @@ def _caption(summaries: Sequence[ConfigurationSummary], where: str) -> list[str]
     coverage = " / ".join(sorted({f"{100 * summary.confidence:g} %" for summary in summaries}))
     lines = [f"percent, {coverage} intervals {where}; failed questions count as wrong"]
     return [*lines, *simulated_lines(summaries), *retriever_lines(summaries)]
+
+
+def _lines_without_gold(summaries: Sequence[ConfigurationSummary]) -> list[str]:
+    """Say of each dataset how many of its questions have no gold answers; `score_table` has it in each row."""
+    counts = {(each.dataset, each.empty_gold, each.questions) for each in summaries if each.empty_gold}
+    return [
+        f"{dataset}: {empty:,} of {counted(asked, 'question')} without gold answers"
+        for dataset, empty, asked in sorted(counts)
+    ]
 
 
 def _reflection(summary: ConfigurationSummary, overrides: Sequence[str]) -> str:

@@ -82,16 +82,16 @@ def method_of(role: str) -> str:
     return role.partition(".")[0]
 
 
-def remarks(model: object, method: object, dataset: str, keys: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a model that has a `remark` says about the method, its keys and the dataset of a run.
+def remarks(model: object, method: object, dataset: str, composed: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a model that has a `remark` says about the method, its keys and the dataset of a configuration.
 
-    A method that does not declare its prompts is one of a user's own, and its class stands for it.
+    A method that does not declare its prompts is one of a user's own, which is called as in `method=…`.
     """
     prompts: Iterable[type[Prompt[Any]]] | None = getattr(method, "prompts", None)
-    names = [type(method).__name__] if prompts is None else [method_of(prompt.role) for prompt in prompts]
+    names = [composed["choices"]["method"]] if prompts is None else [method_of(prompt.role) for prompt in prompts]
     if isinstance(model, Remarking):
         for name in dict.fromkeys(names):
-            if remark := model.remark(name, dataset, keys):
+            if remark := model.remark(name, dataset, composed["method"]):
                 yield remark
 
 

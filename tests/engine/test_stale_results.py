@@ -81,16 +81,16 @@ def test_deleted_questions_are_not_called_changed(project: Project) -> None:
     project.run()
     project.write_questions(dict(list(CITIES.items())[:-1]))
     said = project.run(code=2)
-    assert "holds answers to other questions (no longer in the dataset: 1, " in said
+    assert "holds answers to other questions (no longer in the dataset: 1 question, " in said
     assert "changed" not in said
     assert "moved" not in said
     project.write_questions(dict(list(CITIES.items())[1:]))
     first, second = list(CITIES)[:2]
-    others = f"moved: {len(CITIES) - 1}, {second} first"
-    assert f"(no longer in the dataset: 1, {first} first; {others})" in project.run(code=2)
+    others = f"moved: {len(CITIES) - 1} questions, the first is {second}"
+    assert f"(no longer in the dataset: 1 question, the first is {first}; {others})" in project.run(code=2)
     project.write_questions(CITIES, "Name the capital of {}.")
     said = project.run(code=2)
-    assert f"(changed: {len(CITIES)}, " in said
+    assert f"(changed: {len(CITIES)} questions, " in said
     assert "no longer" not in said
 
 
@@ -228,7 +228,7 @@ def test_a_field_of_a_question_that_a_method_reads_is_no_label(project: Project)
     project.write_questions(CITIES, type="easy", domain="a")
     project.run(fields)
     project.write_questions(CITIES, type="hard", domain="b")
-    assert "holds answers to other questions (changed: 5" in project.run(fields, code=2)
+    assert "holds answers to other questions (changed: 5 questions, " in project.run(fields, code=2)
 
 
 def test_the_fields_of_a_question_that_methods_read_are_known() -> None:
@@ -247,7 +247,7 @@ def test_changed_labels_are_refused_for_a_method_of_the_users(
     project.write_questions(CITIES, type="easy")
     project.run(*words)
     project.write_questions(CITIES, type="hard")
-    assert "holds answers to other questions (changed: 5" in project.run(*words, code=2)
+    assert "holds answers to other questions (changed: 5 questions, " in project.run(*words, code=2)
 
 
 def test_gold_answers_that_change_back_are_those_of_the_replies(

@@ -116,6 +116,12 @@ def test_failed_not_run_and_unscored_questions_are_counted() -> None:
     assert all(words in text for words in ("3 failed", "20 not run", "11 without gold"))
 
 
+def test_a_sweep_says_how_many_questions_have_no_gold_answers() -> None:
+    rows = [summary(number=number, empty_gold=1, questions=1200) for number in (0, 1)]
+    assert printed(sweep_table(rows)).count("webqsp: 1 of 1,200 questions without gold answers") == 1
+    assert "without gold" not in printed(sweep_table([summary(), summary(number=1)]))
+
+
 def test_costs_are_per_answered_question() -> None:
     text = printed(score_table([summary(not_run=50)]))
     assert "9.0 calls" in text

@@ -14,6 +14,7 @@ from pipeline.config import default
 from pipeline.llm.checkpoint import digest_of
 from pipeline.llm.embedded.bundled import BUNDLED_MODEL, training
 from pipeline.llm.embedded.model import EmbeddedModel
+from pipeline.llm.roles import remarks
 from pipeline.training.bundled_sources import METHODS
 from pipeline.types import Example, Gold, Question
 from tests.cli.conftest import kgqa
@@ -98,6 +99,12 @@ def test_the_cap_and_the_identity_depend_on_what_it_was_trained_for(method: str,
     of_question = model.for_question(example, None)
     assert of_question.identity_of(f"{method}.any") == f"llama@1-max{cap}"
     assert bool(model.remark(method, dataset, {})) is (cap == 64)
+
+
+def test_a_method_of_the_users_own_is_called_as_it_is_chosen() -> None:
+    composed = {"choices": {"method": "my_method"}, "method": {}}
+    (remark,) = remarks(default(EmbeddedModel), object(), "synthetic", composed)
+    assert "not for my_method on synthetic" in remark
 
 
 def test_a_model_of_the_users_own_is_neither_capped_nor_commented() -> None:

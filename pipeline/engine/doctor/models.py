@@ -42,7 +42,7 @@ async def models(configuration: Configuration) -> list[Finding]:
     for role, keys in config.models(llm).items():
         name = f"model of {role}" if role else "model"
         findings += await _model(name, keys, method)
-        for remark in remarks(config.build("llm", {"llm": keys}), method, dataset, configuration.config["method"]):
+        for remark in remarks(config.build("llm", {"llm": keys}), method, dataset, configuration.config):
             findings += warning(name, remark, _UNSUITABLE)
     return findings
 
