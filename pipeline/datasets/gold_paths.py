@@ -135,6 +135,11 @@ class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):
         """Return the paths with other names: each query and each further path renamed by a function."""
         return SparqlPaths(tuple(map(query, self._queries)), topics, unverified=tuple(map(path, self._unverified)))
 
+    @property
+    def given_relations(self) -> list[str]:
+        """The relations that the dataset names itself, outside its queries, each once."""
+        return list(dict.fromkeys(relation.name for path in self._unverified for relation in path))
+
     def __getitem__(self, topic: EntityId) -> tuple[RelationPath, ...]:
         return self._by_topic[topic]
 

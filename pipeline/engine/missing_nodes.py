@@ -1,4 +1,4 @@
-"""Counts the questions whose topic entities or gold answers are not in the graph, before money is spent on them."""
+"""Counts the questions that name nodes or relations which are not in the graph, before money is spent on them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.fit_to_graph import fit_to_graph
 from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
@@ -25,7 +26,7 @@ _SECONDS = 1.0
 
 @dataclass(slots=True)
 class MissingNodes:
-    """How many of some questions name nodes that the graph does not have."""
+    """How many of some questions name nodes or relations that the graph does not have."""
 
     questions: int = 0
     complete: bool = False
@@ -46,6 +47,10 @@ class MissingNodes:
     """Questions without a gold path whose answers are values that the graph does not hold, such as counts."""
     value: str = ""
     """Such a value."""
+    no_relation: int = 0
+    """Questions of which a gold path names a relation that the graph does not have."""
+    relation: str = ""
+    """Such a relation."""
 
     @property
     def among(self) -> str:
@@ -77,6 +82,14 @@ class MissingNodes:
         )
 
     @property
+    def about_relations(self) -> str:
+        """How many questions have a gold path that names an unknown relation."""
+        return (
+            f"{self.no_relation:,} of {self.among}: gold_relation_paths names '{self.relation}', which is no relation "
+            "of the graph: a path with it is ignored"
+        )
+
+    @property
     def _among_golds(self) -> str:
         """The questions with gold answers that were looked up. The others have no score."""
         if self.golds == self.questions:
@@ -87,11 +100,12 @@ class MissingNodes:
         return questions if self.complete else f"the first {questions}"
 
     def warnings(self) -> list[str]:
-        """Return one sentence for each kind of nodes that are missing."""
+        """Return one sentence for each kind of nodes or relations that are missing."""
         topics = [self.about_topics] if self.no_topic else []
         golds = [self.about_golds] if self.no_gold else []
         values = [self.about_values] if self.no_way else []
-        return [*topics, *golds, *values]
+        relations = [self.about_relations] if self.no_relation else []
+        return [*topics, *golds, *values, *relations]
 
 
 async def count_missing_nodes(
@@ -148,10 +162,26 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Miss
         if example.gold.answers and not _is_named(example.gold, named):
             found.no_gold += 1
             found.gold = found.gold or example.gold.answers[0].name
+    for relation in await _unknown_relations(examples, graph):
+        found.no_relation += 1
+        found.relation = found.relation or relation
     for example in computed:
         if not _is_named(example.gold, named) and not example.gold.paths:
             found.no_way += 1
             found.value = found.value or example.gold.answers[0].name
+
+
+async def _unknown_relations(examples: Sequence[Example], graph: KnowledgeGraph) -> list[str]:
+    """Return for each question that names one the first relation of its gold paths that the graph does not have.
+
+    A server is not asked for its relations, which takes long.
+    """
+    given = [example.gold.paths.given_relations for example in examples if isinstance(example.gold.paths, SparqlPaths)]
+    if not any(given) or not isinstance(graph, EmbeddedGraph):
+        return []
+    known = set(await graph.relation_names())
+    unknown = (next((relation for relation in of_one if relation not in known), None) for of_one in given)
+    return [relation for relation in unknown if relation is not None]
 
 
 def _is_named(gold: Gold, named: Collection[str]) -> bool:

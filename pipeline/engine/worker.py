@@ -138,19 +138,19 @@ class Worker:
         Each pair of questions and graph is looked at once, and only for methods that use the graph.
         """
         sentences: dict[str, None] = {}
-        seen: set[str] = set()
+        groups: dict[str, list[ConfigurationRuntime]] = {}
         for runtime in self._runtimes:
             composed = self._configs[runtime.configurations[0][0]]
-            selection = Selection.of_run(composed["run"])
-            key = config.canonical([composed["dataset"], composed["kg"], asdict(selection)])
-            if key in seen or not uses_graph(runtime.method):
-                continue
-            seen.add(key)
+            key = config.canonical([composed["dataset"], composed["kg"], asdict(Selection.of_run(composed["run"]))])
+            if uses_graph(runtime.method):
+                groups.setdefault(key, []).append(runtime)
+        for runtimes in groups.values():
+            composed = self._configs[runtimes[0].configurations[0][0]]
+            for_oracle = any(replies_from_gold(each.model.label) for each in runtimes)
             try:
                 dataset: Dataset = config.build("dataset", composed)
-                examples = selection.select(dataset.examples(lambda _: None))
-                for_oracle = replies_from_gold(runtime.model.label)
-                found = await count_missing_nodes(runtime.graph, examples, for_oracle=for_oracle)
+                examples = Selection.of_run(composed["run"]).select(dataset.examples(lambda _: None))
+                found = await count_missing_nodes(runtimes[0].graph, examples, for_oracle=for_oracle)
                 sentences |= dict.fromkeys(found.warnings())
             except KgqaError as error:  # the run goes on, and reports itself what is wrong with its own lookups
                 sentences[f"whether the graph has the nodes of the questions could not be checked: {error}"] = None

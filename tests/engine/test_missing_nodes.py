@@ -171,6 +171,25 @@ def test_the_oracle_says_which_values_it_cannot_compute(
     assert (sentence in text) is (said and model == "oracle")
 
 
+async def test_unknown_relations_of_gold_paths_are_counted(dataset: Custom) -> None:
+    fields = {"question": "Whom?", "topic_entities": ["Ann"], "answers": ["Bo"]}
+    given = ([["knows"]], [["knows"], ["knows", "^knows"]], [["konws"]], [])
+    lines = [{"id": f"q{n}", **fields, "gold_relation_paths": paths} for n, paths in enumerate(given)]
+    assert await warnings(dataset, "".join(json.dumps(each) + "\n" for each in lines)) == [
+        "2 of 4 questions: gold_relation_paths names '^knows', which is no relation of the graph: a path with it is "
+        "ignored"
+    ]
+
+
+def test_the_oracle_says_it_also_if_another_model_is_asked_first(dataset: Custom, tmp_path: Path) -> None:
+    write(dataset, rows("7"))
+    files = ["dataset=custom", f"dataset.triples={tmp_path}/facts.tsv", f"dataset.questions={dataset.questions}"]
+    points = [[*files, "method=srp", f"llm={model}", f"run.dir={tmp_path}/run"] for model in ("similarity", "oracle")]
+    text = StringIO()
+    execute(compose_configurations(points, Console(quiet=True)), Console(file=text, width=400))
+    assert "the oracle does not know the answer" in text.getvalue()
+
+
 async def test_each_question_is_looked_up_in_its_own_graph(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
