@@ -162,7 +162,7 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Miss
         if example.gold.answers and not _is_named(example.gold, named):
             found.no_gold += 1
             found.gold = found.gold or example.gold.answers[0].name
-    for relation in await _unknown_relations(examples, graph):
+    for relation in filter(None, (_unknown_relation(example.gold, graph) for example in examples)):
         found.no_relation += 1
         found.relation = found.relation or relation
     for example in computed:
@@ -171,17 +171,11 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Miss
             found.value = found.value or example.gold.answers[0].name
 
 
-async def _unknown_relations(examples: Sequence[Example], graph: KnowledgeGraph) -> list[str]:
-    """Return for each question that names one the first relation of its gold paths that the graph does not have.
-
-    A server is not asked for its relations, which takes long.
-    """
-    given = [example.gold.paths.given_relations for example in examples if isinstance(example.gold.paths, SparqlPaths)]
-    if not any(given) or not isinstance(graph, EmbeddedGraph):
-        return []
-    known = set(await graph.relation_names())
-    unknown = (next((relation for relation in of_one if relation not in known), None) for of_one in given)
-    return [relation for relation in unknown if relation is not None]
+def _unknown_relation(gold: Gold, graph: KnowledgeGraph) -> str | None:
+    """Return the first relation of the given gold paths that the graph does not have; a server is not asked for it."""
+    if not isinstance(gold.paths, SparqlPaths) or not isinstance(graph, EmbeddedGraph):
+        return None
+    return next((relation for relation in gold.paths.given_relations if not graph.has_relation(relation)), None)
 
 
 def _is_named(gold: Gold, named: Collection[str]) -> bool:

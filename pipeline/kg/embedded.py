@@ -106,6 +106,10 @@ class EmbeddedGraph:
         nodes = (*self._in_languages(text), *(LiteralNode(text, datatype) for datatype in VALUE_TYPES))
         return any(True for node in nodes for _ in self._match(None, None, node))
 
+    def has_relation(self, name: str) -> bool:
+        """Return whether a relation is in a fact, even one that the graph does not offer."""
+        return any(True for _ in self._match(None, name, None))
+
     def _open(self) -> None:
         if self.store is not None:
             self._store = _open_store(self.store)

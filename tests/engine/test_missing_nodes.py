@@ -23,7 +23,7 @@ from pipeline.simulation.world import SyntheticWorld
 from pipeline.types import EntityId, Question, Relation
 from tests.support import refuse
 
-FACTS = "Ann\tknows\tBo\nAnn\tborn\t1990\n"
+FACTS = "Ann\tknows\tBo\nAnn\tborn\t1990\nBo\tcommon.topic.notable_types\tperson\n"
 
 
 def rows(*answers: object, topic: str = "Ann") -> str:
@@ -173,7 +173,7 @@ def test_the_oracle_says_which_values_it_cannot_compute(
 
 async def test_unknown_relations_of_gold_paths_are_counted(dataset: Custom) -> None:
     fields = {"question": "Whom?", "topic_entities": ["Ann"], "answers": ["Bo"]}
-    given = ([["knows"]], [["knows"], ["knows", "^knows"]], [["konws"]], [])
+    given = ([["knows"], ["common.topic.notable_types"]], [["knows"], ["knows", "^knows"]], [["konws"]], [])
     lines = [{"id": f"q{n}", **fields, "gold_relation_paths": paths} for n, paths in enumerate(given)]
     assert await warnings(dataset, "".join(json.dumps(each) + "\n" for each in lines)) == [
         "2 of 4 questions: gold_relation_paths names '^knows', which is no relation of the graph: a path with it is "
