@@ -14,11 +14,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("tutorials/*.md"), *(ROOT / "docs").glob("how-to/*.md")])
+ALL_PAGES = sorted([ROOT / "README.md", ROOT / "infra/README.md", *(ROOT / "docs").glob("**/*.md")])
 
 _BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n)?^```(?P<language>sh|python)\n(?P<code>.*?)^```",
     re.MULTILINE | re.DOTALL,
 )
+_HERE_DOCUMENT = re.compile(r"(?<=<< ')(\w+)'\n.*?^\1$", re.MULTILINE | re.DOTALL)
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 
 
 class Block(NamedTuple):
@@ -36,6 +39,11 @@ def blocks(text: str) -> Iterator[Block]:
     for match in _BLOCK.finditer(text):
         line = text.count("\n", 0, match.start("code"))
         yield Block(line, match["language"], match["code"], match["reason"])
+
+
+def commands(block: Block) -> list[str]:
+    """The lines of a shell block that are no part of a here-document."""
+    return _HERE_DOCUMENT.sub("", block.code).splitlines()
 
 
 def script(page: Path) -> str:
@@ -63,6 +71,13 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path, shared_data: Pat
         timeout=600,
     )
     assert ended.returncode == 0, f"{ended.stdout[-3000:]}\n{ended.stderr[-3000:]}"
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.stem)
+def test_lists_are_quoted(page: Path) -> None:
+    """Without quotes, zsh takes a list for a pattern of file names, and refuses the command."""
+    lines = [line for block in blocks(page.read_text("utf-8")) if block.language == "sh" for line in commands(block)]
+    assert [line for line in lines if re.search(r"=\[", _QUOTED.sub("", line.partition(" #")[0]))] == []
 
 
 def test_a_block_that_is_not_run_says_why() -> None:
