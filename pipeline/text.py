@@ -20,8 +20,8 @@ _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster
 
 _SINGULAR = {"are": "is", "have": "has", "were": "was", "they": "it"}
 
-VARIABLE_PARTS = r"'[^']*'|\"[^\"]*\"|[0-9]+"
-"""The parts of an error that differ from question to question: quoted text and numbers."""
+VARIABLE_PARTS = r"'[^']*'|\"[^\"]*\"|https?://\S+|[0-9]+(?: times?)?"
+"""The parts of an error that differ from question to question: quoted text, URLs and numbers, as of `3 times`."""
 
 
 def counted(number: int, noun: str) -> str:

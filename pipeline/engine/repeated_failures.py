@@ -9,15 +9,17 @@ import time
 from collections.abc import Mapping
 
 from pipeline.engine.worker_reports import FinishedRows
-from pipeline.errors import ServiceError, UserError
+from pipeline.errors import RequestRefused, ServiceError, UserError
 from pipeline.text import counted
 
 _OUTAGE_S = 300.0
 """Seconds during which all questions fail because of a server, after which the run stops. A restart takes less."""
 _ANNOUNCED = 5
 """Questions in a row that fail because of a server before this is said."""
-_OUTAGE = f"{ServiceError.__name__}:"
-"""The beginning of an error that may be gone when the server answers again. A refused request begins with another."""
+_REFUSED = f"{RequestRefused.__name__}:"
+"""The beginning of an error with which servers refuse a request, each perhaps in other words."""
+_OUTAGE = (f"{ServiceError.__name__}:", _REFUSED)
+"""The beginnings of an error that may be gone when a server is up again, or takes requests again."""
 _NEVER = "(run.max_equal_failures=null goes on)"
 _WHEN_BACK = (
     "When it answers again, the same command goes on, and run.retry_failed=true asks the failed questions again"
@@ -47,7 +49,7 @@ class RepeatedFailures:
         before = self._failed_in_a_row
         self._count(new)
         self._count_outage(new)
-        if self._most <= self._failed == self._questions and len(self._errors) == 1:
+        if self._most <= self._failed == self._questions and self._is_one_error:
             first = f"the first {counted(self._most, 'question')}"
             self._stop(f"{first} all failed with the same error {_NEVER}:", self._errors)
         if self._failed_in_a_row >= self._most and time.monotonic() > self._outage_began_s + _OUTAGE_S:
@@ -59,6 +61,10 @@ class RepeatedFailures:
                 f"{_OUTAGE_S / 60:.0f} minutes, the run stops ({next(iter(new.errors.values())).splitlines()[-1]})"
             )
         return None
+
+    @property
+    def _is_one_error(self) -> bool:
+        return len(self._errors) == 1 or all(kind.startswith(_REFUSED) for kind in self._errors)
 
     def _count(self, new: FinishedRows) -> None:
         self._questions += new.questions

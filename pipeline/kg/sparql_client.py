@@ -239,7 +239,7 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
         message = f"{server.url} answered {response.status}: {printable(text[:400])}"
         refused = (response.status < 500 and response.status not in _RETRIED) or bool(_REFUSED.match(text))
         if response.status in _OVERLOADED | _CLOSED:
-            self.count_failure(server, message)
+            self.count_failure(server, message, refusal=message if response.status in _CLOSED else "")
         raise AttemptFailed(message, too_slow=bool(_TIMED_OUT.match(text)), refused=refused)
 
 

@@ -185,7 +185,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
     def _failure(self, reply: Reply, server: Server) -> AttemptFailed:
         answered = f"it answered {reply.status}: {self._message(reply)}"
         if reply.status not in _OVERLOADED:
-            self.count_failure(server, answered)
+            self.count_failure(server, answered, refusal="" if reply.transient else self.explain(reply))
         else:
             self.count_success(server)
             if reply.transient and server not in self._overloaded:

@@ -68,6 +68,10 @@ class Server(ServerStats):
     consecutive_failures: int = 0
     problem: str = ""
     """Why the server last became unhealthy."""
+    has_answered: bool = False
+    """Whether it has answered a request since the client connected."""
+    refusal: str = ""
+    """With what it refuses every request, if it is unhealthy for that."""
     next_trial: float = math.inf
     """`time.monotonic()` from which an unhealthy server may get a trial request."""
     resting_until: float = 0.0
@@ -76,6 +80,11 @@ class Server(ServerStats):
     """The `Server` header of the last probe's response."""
     requests: set[asyncio.Timeout] = field(default_factory=set)
     """Those that were sent and have no response yet."""
+
+    @property
+    def has_only_refused(self) -> bool:
+        """Whether it refuses every request, and has done so from the start: it is not being restarted."""
+        return bool(self.refusal) and not self.has_answered
 
     @property
     def rest_s(self) -> float:
@@ -149,6 +158,13 @@ class _Failures:
             self._defects.append((server, failure.defect))
         if failure.refused or self._defects.count((server, failure.defect or "")) == _EQUAL_DEFECTS:
             self.refusing.add(server)
+
+    def add_known_refusals(self, servers: Iterable[Server]) -> None:
+        """Count the servers that need not be asked, as they have refused every request so far."""
+        for server in servers:
+            if server.has_only_refused and server not in self.refusing:
+                self.refusing.add(server)
+                self.last = server.refusal
 
     def are_final(self, servers: Iterable[Server]) -> bool:
         """Whether none of the servers need be asked again."""
@@ -281,6 +297,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
                 except AttemptFailed as failure:
                     failures.add(failure, server)
             asked = self.servers if only is None else [only]
+            failures.add_known_refusals(asked)
             if failures.are_final(asked):
                 break
             if not tried:
@@ -302,15 +319,20 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         """Return why a server may not get requests, by the check of `admit_by`; None if it may."""
         return await self._admission_check(server) if self._admission_check else None
 
-    def count_failure(self, server: Server, reason: str, *, may_have_restarted: bool = True) -> None:
-        """Note a failed attempt; several in a row make the server unhealthy."""
+    def count_failure(self, server: Server, reason: str, *, may_have_restarted: bool = True, refusal: str = "") -> None:
+        """Note a failed attempt; several in a row make the server unhealthy.
+
+        `refusal` says with what the server refused the attempt, if it would refuse any other one.
+        """
         server.consecutive_failures += 1
         if server.consecutive_failures >= self._policy.max_failures:
             self.mark_unhealthy(server, reason, may_have_restarted=may_have_restarted)
+            server.refusal = refusal
 
     def count_success(self, server: Server) -> None:
         """Note an attempt that was answered."""
         server.consecutive_failures = 0
+        server.has_answered = True
         if not server.healthy and not self.has_probes:
             self._mark_healthy(server)
 
@@ -482,7 +504,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             return
 
     def _mark_healthy(self, server: Server) -> None:
-        server.healthy = True
+        server.healthy, server.refusal = True, ""
         self._recovered.set()
         _log.warning("%s server %s is healthy again", self.kind, server.url)
 

@@ -137,7 +137,6 @@ class TestOutage:
             FinishedRows(questions=1),
             FinishedRows(questions=2, failed=1, errors=GONE.errors),
             FinishedRows(questions=1, failed=1, errors={"KeyError: …": "KeyError: 'x'"}),
-            FinishedRows(questions=1, failed=1, errors={"RequestRefused: 401": "RequestRefused: 401"}),
         ],
     )
     def test_any_other_end_of_a_question_begins_anew(
@@ -149,6 +148,15 @@ class TestOutage:
         watched.check(other)
         watched.check(self.GONE)
         watched.check(self.GONE)
+
+    def test_refused_requests_are_a_part_of_it(self, watched: RepeatedFailures, seconds: list[float]) -> None:
+        """A key that is revoked in the middle of a run makes one, between the trials of servers that are set aside."""
+        refused = FinishedRows(questions=1, failed=1, errors={"RequestRefused: 401": "RequestRefused: 401"})
+        said = [watched.check(each) for _ in range(5) for each in (self.GONE, refused)]
+        assert len(list(filter(None, said))) == 1
+        seconds.append(seconds[0] + 301)
+        with pytest.raises(UserError, match="for 5 minutes, all questions have failed because of a server"):
+            watched.check(refused)
 
     def test_it_is_said_once_when_it_begins(self, watched: RepeatedFailures, seconds: list[float]) -> None:
         said = [watched.check(self.GONE) for _ in range(6)]
@@ -174,6 +182,20 @@ def test_a_method_that_exits_fails_its_questions_and_not_the_run(
     code, said, _ = evaluate("run.limit=4", "method.good='012'", "method.exits=true", "run.max_failed=0.5")
     assert code == 0
     assert "SystemExit: 3" in said
+
+
+def test_a_run_stops_if_several_servers_refuse_every_call_each_in_its_own_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        serving(body('{"error": "bad key"}', status=401)) as one,
+        serving(body('{"error": "who are you?"}', status=403)) as other,
+    ):
+        words = ["method=cot", "llm=endpoint", f"llm.base_urls=[{one},{other}]", "llm.model=llama", "run.limit=100"]
+        assert main(["evaluate", *words, "engine.concurrency=4", f"run.dir={tmp_path / 'r'}"]) == 2
+    said = capsys.readouterr().err
+    assert "the first 20 questions all failed with the same error" in said
+    assert "; put a valid key into the variable OPENAI_API_KEY" in said
 
 
 @pytest.mark.parametrize("status", [400, 401, 404])

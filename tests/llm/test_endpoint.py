@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pipeline.config import default
-from pipeline.errors import ContextOverflow, ServiceError, UserError
+from pipeline.errors import ContextOverflow, RequestRefused, ServiceError, UserError
 from pipeline.llm.endpoint import EndpointModel, estimate_choices
 from pipeline.llm.prompt import Call, Message, Sampling
 from pipeline.llm.serve import ServedModel
@@ -280,6 +280,30 @@ class TestFailures:
             await asyncio.gather(*calls)
             await asyncio.gather(*(llm.complete(call(str(number))) for number in range(40)))
         assert len(broken.bodies) > 10
+
+    @pytest.mark.parametrize("status", [401, 403, 404])
+    async def test_servers_that_have_refused_every_call_are_not_waited_for(
+        self, servers: list[Any], status: int, pauses: list[float]
+    ) -> None:
+        for number, each in enumerate(servers):
+            each.default = each.fail(status, f"no entry {number}")
+        async with model(*servers, breaker_failures=2, backoff_s=60.0) as llm:
+            for number in range(10):
+                with pytest.raises(RequestRefused, match=rf"tried 1 time.*answered {status}: no entry"):
+                    await llm.complete(call(str(number)))
+        assert [len(each.bodies) for each in servers] == [2] * len(servers)
+        assert not pauses
+
+    async def test_a_server_that_has_answered_before_is_waited_for_when_it_refuses_calls(self, server: Any) -> None:
+        async with model(server, max_retries=8, backoff_s=0.05, breaker_failures=2, breaker_reset_s=0.1) as llm:
+            await llm.complete(call())
+            server.behaviours = [server.fail(401)] * 3
+            for number in range(2):
+                with pytest.raises(RequestRefused):
+                    await llm.complete(call(str(number)))
+            with pytest.raises(RequestRefused):  # the trial
+                await llm.complete(call("then"))
+            assert (await llm.complete(call("at last"))).text == "hello"
 
     async def test_survives_a_restart_of_the_only_server(self, server: Any) -> None:
         async with model(server, max_retries=8, backoff_s=0.05, breaker_reset_s=0.1) as llm:
