@@ -127,7 +127,7 @@ class TestAMethodWithoutASimulator:
         assert main([*words, "llm=embedded", "run.limit=1"]) == 0
         said = capsys.readouterr().err.splitlines()[0]
         assert said.startswith("the bundled model was trained for ")
-        assert "not for Neighbour on csv: expect poor answers, from replies of at most 64 tokens" in said
+        assert "not for neighbour on csv: expect poor answers, from replies of at most 64 tokens" in said
 
     def test_losses_say_that_it_records_no_selections(
         self, command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -138,10 +138,16 @@ class TestAMethodWithoutASimulator:
         note = "neighbour.Neighbour records no selections, so what its code drops counts as lost by the model"
         assert note in capsys.readouterr().out
         code = (CODE / "neighbour.py").read_text()
+        Path("neighbour.py").write_text(code.replace("        ends = [", "        raise ValueError\n        ends = ["))
+        monkeypatch.syspath_prepend(str(Path.cwd()))
+        monkeypatch.delitem(sys.modules, "neighbour")
+        main([*command, "run.dir=failing"])
+        capsys.readouterr()
+        assert main(["losses", "failing"]) == 0
+        assert "records no selections" not in capsys.readouterr().out, "the error lost the answers, not the model"
         recording = code.replace("        ends = [", "        tools.record('kept', nodes=[])\n        ends = [")
         assert recording != code
         Path("neighbour.py").write_text(recording)
-        monkeypatch.syspath_prepend(str(Path.cwd()))
         monkeypatch.delitem(sys.modules, "neighbour")
         main([*command, "run.dir=recording"])
         capsys.readouterr()

@@ -133,10 +133,10 @@ def _group_table(largest: pl.DataFrame) -> Table:
 
 
 def _selection_notes(opened: Run, chosen: pl.DataFrame) -> list[str]:
-    """Say which of the user's own methods record no selections, so that the model is named for what their code does."""
+    """Say which of the user's own methods record no selections, and the model is named for what their code may do."""
     methods = [str(point["config"]["method"]["_target_"]) for point in opened.metadata["points"]]
-    wrong = set(chosen.filter(~pl.col("right"))["configuration"])
-    own = {number for number in wrong if not is_own(methods[number])}
+    by_model = set(chosen.filter(pl.col("reason") == "model")["configuration"])
+    own = {number for number in by_model if not is_own(methods[number])}
     silent = own - selecting_configurations(opened.folder, sorted(opened.folder.finished())) if own else set()
     return [
         f"{method} records no selections, so what its code drops counts as lost by the model: record them by "

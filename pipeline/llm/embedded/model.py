@@ -65,7 +65,7 @@ class EmbeddedModel(OneModel):
             words = " ".join(f"method.{key}={value}" for key, value in trained.differing(method, keys).items())
             return words and (
                 f"the bundled model was trained for {method} with {words}: with other values, prompts are often "
-                "longer, and answers slower and worse"
+                "longer, and answers many times slower, and worse"
             )
         return (
             f"the bundled model was trained for {', '.join(trained.methods)} on {' and '.join(trained.datasets)}, not "
