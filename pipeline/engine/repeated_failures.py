@@ -49,21 +49,25 @@ class RepeatedFailures:
         before = self._failed_in_a_row
         self._count(new)
         self._count_outage(new)
-        if self._most <= self._failed == self._questions and self._is_one_error:
+        if self._most <= self._questions and self._has_one_error:
             first = f"the first {counted(self._most, 'question')}"
             self._stop(f"{first} all failed with the same error {_NEVER}:", self._errors)
         if self._failed_in_a_row >= self._most and time.monotonic() > self._outage_began_s + _OUTAGE_S:
             outage = f"for {_OUTAGE_S / 60:.0f} minutes, all questions have failed because of a server {_NEVER}"
             self._stop(f"{outage}. {_WHEN_BACK}:", new.errors)
         if before < _ANNOUNCED <= self._failed_in_a_row:
-            return (
-                f"the last {counted(self._failed_in_a_row, 'question')} failed because of a server: if all fail for "
-                f"{_OUTAGE_S / 60:.0f} minutes, the run stops ({next(iter(new.errors.values())).splitlines()[-1]})"
-            )
+            failed = f"{counted(self._failed_in_a_row, 'question')} failed because of a server"
+            error = next(iter(new.errors.values())).splitlines()[-1]
+            if self._has_one_error:
+                return f"the first {failed}: if the first {self._most} do, the run stops ({error})"
+            return f"the last {failed}: if all fail for {_OUTAGE_S / 60:.0f} minutes, the run stops ({error})"
         return None
 
     @property
-    def _is_one_error(self) -> bool:
+    def _has_one_error(self) -> bool:
+        """Whether all questions of the run have failed, and with the same error, or because servers refuse requests."""
+        if self._failed < self._questions:
+            return False
         return len(self._errors) == 1 or all(kind.startswith(_REFUSED) for kind in self._errors)
 
     def _count(self, new: FinishedRows) -> None:
