@@ -191,8 +191,9 @@ class Terms:
         return None if self.storable_relation(name) else self._not_legal(name)
 
     def _not_legal(self, name: str) -> str:
-        alternative = "" if self.percent_encoded else ", or is none"
-        return f"{_shown(name)} is longer than {MAX_IRI_BYTES} bytes as an IRI{alternative}"
+        if self.percent_encoded or len(name.encode(errors="surrogatepass")) > MAX_IRI_BYTES:
+            return f"{_shown(name)} is longer than {MAX_IRI_BYTES} bytes as an IRI"
+        return f"{_shown(name)} is neither an IRI nor an id of the vocabulary (a blank node needs an IRI)"
 
     def _is_iri(self, name: str) -> bool:
         return not self.percent_encoded and "://" in name

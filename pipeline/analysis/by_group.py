@@ -54,7 +54,8 @@ def compare_by(
     """
     values = _values(base, by).drop_nulls()
     if values.is_empty():
-        raise UserError(f"by={by}: no question of {base.name} has this property. Known: {', '.join(_known(base))}")
+        known = ", ".join(name for name in _known(base) if name != by)
+        raise UserError(f"by={by}: no question of {base.name} has this property. Known: {known}")
     groups = values.with_columns(pl.col(by).cast(pl.String)).partition_by(by, as_dict=True)
     found: list[GroupDifference] = []
     for other in others:

@@ -163,8 +163,8 @@ def select(configurations: Sequence[RunConfiguration], base: str | None, score: 
     """Find the base by name, by default the first configuration, and those that can be compared with it.
 
     `best` is the one with the highest score over the questions that all have scored, among those that can be compared
-    with the first; of equal ones it is the one with the fewest calls and tokens. Raises UserError if there is no such
-    configuration, or none to compare with it.
+    with the first; of equal ones it is the one with the fewest calls, and of these the fewest tokens. Raises UserError
+    if there is no such configuration, or none to compare with it.
     """
     if len(configurations) == 1:
         raise UserError(

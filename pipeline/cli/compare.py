@@ -219,8 +219,8 @@ def _notes(
     if plan.base == BEST:
         notes.append(
             f"{base.name} has the highest score on the questions that all configurations answered (of equal ones the "
-            "one with the fewest calls and tokens); part of a lead may be chance, because these questions decided "
-            "which one leads"
+            "one with the fewest calls, and of these the fewest tokens); part of a lead may be chance, because these "
+            "questions decided which one leads"
         )
     if not all(same_questions(base, other) for other in selection.others):
         notes.append(

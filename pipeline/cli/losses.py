@@ -58,16 +58,17 @@ def run(arguments: Arguments) -> Output:
     largest = alike.head(plan.groups)
     rest = alike.height - largest.height
     figures = {"run": str(opened.folder.path), "shares": shares.to_dicts(), "groups": largest.to_dicts()}
-    tables = [_share_table(groups, shares, columns)]
+    table = _share_table(groups, shares, columns)
     return Output(
         figures,
-        [*tables, *([_group_table(largest)] if len(largest) else [])],
+        [table, *([_group_table(largest)] if len(largest) else [])],
         [
             *single_run_notes(opened.folder),
             *([f"and {counted(rest, 'more group')}: groups={alike.height} lists all"] if rest else []),
             *_notes(opened, largest),
             *_selection_notes(opened, chosen),
         ],
+        full_tables=[table, *([_group_table(alike)] if len(alike) else [])],
     )
 
 

@@ -222,5 +222,5 @@ def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str], nam
     own, best = differing_overrides([summary.overrides for summary in summaries]), equal[0]
     words = [word for word in own[best] if not word.startswith(("run.", "method="))]
     named = f"highest Hits@1: configuration {names[best]}, {' '.join([f'method={methods[best]}', *words])}"
-    cheapest = f"of {len(equal)} equal ones the one with the fewest calls and tokens"
+    cheapest = f"of {len(equal)} equal ones the one with the fewest calls, and of these the fewest tokens"
     return named if len(equal) == 1 else f"{named} ({cheapest})"

@@ -28,15 +28,19 @@ def begun_in(folder: RunFolder) -> str | None:
 def refuse_other_folder(file: StoragePath, saved: Mapping[str, Any], configs: Iterable[Mapping[str, Any]]) -> None:
     """Raise UserError if a configuration of a `run.yaml` names a file that is another one, or none, from here.
 
-    A value counts as the name of a file if the folder that the run was begun in has it. A `run.yaml` of an older
-    version does not say which folder that is.
+    A value counts as the name of a file if the folder that the run was begun in has it. One word that the user did not
+    give on the command line is no such name: most are options, such as `test`, which may be the name of a folder, too.
+    A `run.yaml` of an older version does not say which folder the run was begun in.
     """
     if saved.get("begun_in") is None:
         return
     start = file.absolute().parent if isinstance(file, Path) else Path("/")
     before = os.path.normpath(start / saved["begun_in"])
+    given = {word.lstrip("+~").partition("=")[0] for point in saved["points"] for word in point["overrides"]}
     values = dict.fromkeys(leaf for resolved in configs for leaf in _texts(resolved))
     for key, value in values:
+        if value.isidentifier() and key not in given:
+            continue
         there = os.path.join(before, value)
         if os.path.exists(there) and not (os.path.exists(value) and os.path.samefile(there, value)):
             raise UserError(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, redirect_stdout
 from typing import Any
 
 from pipeline import config
@@ -32,6 +33,7 @@ async def model_servers(
         console.print(starting, markup=False, soft_wrap=True)
     async with AsyncExitStack() as running:
         cpus = sum(model.cpus for model in models.values())
+        running.enter_context(redirect_stdout(sys.stderr))  # Ray prints there that a process of the servers has died
         ours = running.enter_context(joined(configs[0]["engine"], cpus, extra="gpu"))
         with console.status(starting):
             served = hosting(list(models.values()), grows=not ours, guarded=True)

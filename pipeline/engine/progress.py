@@ -254,7 +254,8 @@ class RunProgress:
 
 
 def _waiting_text(calls: LongCalls) -> str:
-    waiting = f"waiting more than {LONG_CALL_S:g} s for a reply of the model: {counted(calls.questions, 'question')}"
+    model = "the simulated model, which asks the graph" if calls.is_simulated else "the model"
+    waiting = f"waiting more than {LONG_CALL_S:g} s for a reply of {model}: {counted(calls.questions, 'question')}"
     return printable(f"{waiting}, {calls.question_id} for {calls.longest_s:,.0f} s")
 
 

@@ -7,8 +7,9 @@ slot starts a new one, on any node with room (`worker_restarts.py`); the next wo
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, redirect_stdout, suppress
 from functools import partial
 from typing import Any
 
@@ -57,7 +58,7 @@ async def run_ray(
         actor: Replaces `QuestionWorker` in benchmarks of the scheduling itself.
     """
     engine = configs[0]["engine"]
-    with joined(engine):
+    with redirect_stdout(sys.stderr), joined(engine):  # Ray prints there that a worker has died
         scheduler = Scheduler(rounds)
         start = partial(_start, actor or QuestionWorker, configs, folder, engine)
         slots = [
@@ -99,7 +100,8 @@ async def _wait_for_workers(fills: Sequence[asyncio.Task[None]], progress: RunPr
     """Wait a limited time for all workers, then for at least one, and report how many are missing."""
     _, waiting = await asyncio.wait(fills, timeout=_START_WAIT_S)
     if waiting:
-        progress.say(f"{len(waiting)} of {counted(len(fills), 'worker')} still without room in the Ray cluster")
+        missing = f"{len(waiting)} of {counted(len(fills), 'worker')}"
+        progress.say(f"{missing} not started yet: they are still starting, or the Ray cluster has no room for them")
         await asyncio.wait(fills, return_when=asyncio.FIRST_COMPLETED)
 
 

@@ -56,11 +56,12 @@ class RepeatedFailures:
             outage = f"for {_OUTAGE_S / 60:.0f} minutes, all questions have failed because of a server {_NEVER}"
             self._stop(f"{outage}. {_WHEN_BACK}:", new.errors)
         if before < _ANNOUNCED <= self._failed_in_a_row:
-            failed = f"{counted(self._failed_in_a_row, 'question')} failed because of a server"
+            failed = f"{counted(self._failed_in_a_row, 'question')} failed"
             error = next(iter(new.errors.values())).splitlines()[-1]
             if self._has_one_error:
-                return f"the first {failed}: if the first {self._most} do, the run stops ({error})"
-            return f"the last {failed}: if all fail for {_OUTAGE_S / 60:.0f} minutes, the run stops ({error})"
+                return f"the first {failed} with the same error: if the first {self._most} do, the run stops ({error})"
+            limit = f"if all fail for {_OUTAGE_S / 60:.0f} minutes, the run stops"
+            return f"the last {failed} because of a server: {limit} ({error})"
         return None
 
     @property

@@ -34,7 +34,7 @@ from pipeline.kg.relation_filter import RelationFilter
 from pipeline.kg.relation_labels import labelled_nodes, offered_relations, shown_names
 from pipeline.kg.vocabulary import GraphVocabulary
 from pipeline.rdf_terms import VALUE_TYPES, Terms
-from pipeline.text import kgqa
+from pipeline.text import counted, kgqa
 from pipeline.types import RUNTIME_ONLY, Direction, EntityId, LiteralNode, Node, Question, Relation, Triple
 
 _log = logging.getLogger(__name__)
@@ -59,6 +59,8 @@ class EmbeddedGraph:
         """Open the store, or load the dataset's graph. Raises UserError if there is neither."""
         self.terms: Terms = self.vocabulary.terms
         self._filter = RelationFilter(self.vocabulary, self.keep_user, self.keep_notable_types)
+        self.skipped: str = ""
+        """How many facts of the dataset no store can hold, and why not the first; empty if there are none."""
         await asyncio.to_thread(self._open)
         cached = lru_cache(self.cache_size)
         self._relations_of: Callable[[EntityId], list[Relation]] = cached(self._read_relations)
@@ -147,12 +149,17 @@ class EmbeddedGraph:
         """Yield the dataset's facts; skip facts that no store can hold."""
         node = lru_cache(100_000)(self._storable_node)  # most nodes are in several facts
         predicate = lru_cache(100_000)(self._storable_predicate)
+        skipped, reason = 0, ""
         for triple in dataset.triples():
             head, edge, tail = node(triple.head), predicate(triple.relation), node(triple.tail)
             if edge is None or tail is None or not isinstance(head, ox.NamedNode):
-                _log.warning("skipped a fact of the graph of %s: %s", dataset.name, self.terms.defect(triple))
+                skipped += 1
+                reason = reason or self.terms.defect(triple) or ""
             else:
                 yield ox.Quad(head, edge, tail)
+        if skipped:
+            self.skipped = f"{counted(skipped, 'fact')} of the graph of {dataset.name} skipped; the first: {reason}"
+            _log.warning("%s", self.skipped)
 
     def _storable_node(self, node: Node) -> ox.NamedNode | ox.Literal | None:
         if self.terms.node_defect(node):

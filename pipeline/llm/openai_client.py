@@ -118,6 +118,8 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
         )
         self._overloaded: set[Server] = set()
         """The servers of which a warning has said that they are overloaded."""
+        self._models: defaultdict[Server, list[str]] = defaultdict(list)
+        """The names of the models under which each server has answered, each once."""
         self._refused: defaultdict[Server, set[str]] = defaultdict(lambda: set(REFUSED_FROM_THE_START[dialect]))
 
     def session_options(self) -> Mapping[str, Any]:
@@ -145,7 +147,9 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
             sent = adapt(request.fields, self._refused[server])
             reply = await self._exchange(request.path, sent, server)
             if reply.status == 200:
-                return Answered(self._validate(reply, request, server), reply.seconds)
+                read = self._validate(reply, request, server)
+                self._note_model(read, server)
+                return Answered(read, reply.seconds)
             message = server_message(reply)
             if reply.status not in _REFUSED:
                 raise self._failure(reply, server)
@@ -181,6 +185,16 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
         # An error that is sent with status 200 may be gone at the next attempt.
         lasting = None if _is_error(reply.body) else defect
         raise AttemptFailed(f"{server.url} sent an {problem}", defect=lasting)
+
+    def _note_model(self, reply: Any, server: Server) -> None:
+        """Warn once of each name that is not the first one under which a server has answered."""
+        name = reply.get("model") if isinstance(reply, dict) else None
+        if not isinstance(name, str) or name in (known := self._models[server]):
+            return
+        if known:
+            message = "model server %s now answers as the model %s, and has answered as %s: the run has replies of both"
+            log.warning(message, server.url, printable(name), printable(known[0]))
+        known.append(name)
 
     def _failure(self, reply: Reply, server: Server) -> AttemptFailed:
         answered = f"it answered {reply.status}: {self._message(reply)}"

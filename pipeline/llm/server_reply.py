@@ -5,7 +5,7 @@ Replies are validated strictly: a number in a text is no number.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NotRequired, TypeAlias
+from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
@@ -73,6 +73,7 @@ class ChatReply(TypedDict):
     """A chat completion. Only the first choice is used, unless several were asked for."""
 
     choices: Annotated[list[Choice], Field(min_length=1)]
+    model: NotRequired[Any]
     usage: NotRequired[Usage | None]
 
 

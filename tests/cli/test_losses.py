@@ -140,7 +140,9 @@ def test_groups_that_are_not_listed_are_counted(finished: Path, kgqa: Kgqa) -> N
     count = len(everything["groups"])
     assert count > 2
     assert not any("more group" in note for note in everything["notes"])
-    assert f"and {count - 1} more groups: groups={count} lists all" in kgqa("losses", finished, "groups=1").out
+    listed = kgqa("losses", finished, "groups=1", "table=losses.csv")
+    assert f"and {count - 1} more groups: groups={count} lists all" in listed.out
+    assert len(Path("losses-2.csv").read_text().splitlines()) == 1 + count, "a file has all groups"
 
 
 def test_each_reason_of_a_group_is_explained(finished: Path, kgqa: Kgqa) -> None:

@@ -13,6 +13,7 @@ from pipeline.engine.begun_in import begun_in
 from pipeline.traces.folder import RunFolder
 from tests.engine.user_project import Project
 
+FILES = (("triples", "facts.tsv"), ("questions", "questions.jsonl"))
 QUICK = ("llm=oracle", "method=cot", "evaluation.bootstrap_resamples=100")
 
 
@@ -65,6 +66,18 @@ def test_a_project_may_be_copied_with_its_runs(
     assert "nothing to run" in capsys.readouterr().err
 
 
+def test_a_folder_with_the_name_of_an_option_is_no_file_of_the_run(
+    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.chdir(project.folder)
+    for name in ("test", "full", "cot", "auto", "local"):
+        Path(name).mkdir()
+    files = [f"dataset.{key}={Path(name).absolute()}" for key, name in FILES]
+    assert main(["evaluate", "dataset=custom", *files, "run.dir=runs/absolute", *QUICK]) == 0
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert main(["evaluate", str(project.folder / "runs/absolute/run.yaml")]) == 0
+
+
 def test_absolute_paths_and_runs_of_older_versions_are_run_from_anywhere(project: Project, elsewhere: Path) -> None:
     file = project.folder / "runs" / "r" / "run.yaml"
     saved = yaml.safe_load(file.read_text())
@@ -73,10 +86,7 @@ def test_absolute_paths_and_runs_of_older_versions_are_run_from_anywhere(project
     for name in ("facts.tsv", "questions.jsonl"):
         shutil.copy(project.folder / name, elsewhere)
     assert main(["evaluate", str(file)]) == 0
-    files = [
-        f"dataset.{key}={project.folder / name}"
-        for key, name in (("triples", "facts.tsv"), ("questions", "questions.jsonl"))
-    ]
+    files = [f"dataset.{key}={project.folder / name}" for key, name in FILES]
     assert main(["evaluate", "dataset=custom", *files, "run.dir=runs/absolute", *QUICK]) == 0
     (elsewhere / "deeper").mkdir()
     with pytest.MonkeyPatch.context() as inside:

@@ -172,7 +172,7 @@ class TestOutage:
     def test_at_the_start_it_is_said_when_the_run_stops(self) -> None:
         watched = RepeatedFailures(8)
         said = [watched.check(self.GONE) for _ in range(3)]
-        sentence = "the first 6 questions failed because of a server: if the first 8 do, the run stops (ServiceError: "
+        sentence = "the first 6 questions failed with the same error: if the first 8 do, the run stops (ServiceError: "
         assert said == [None, None, f"{sentence}none answers)"]
 
     def test_null_never_stops(self, seconds: list[float]) -> None:

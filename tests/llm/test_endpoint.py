@@ -13,6 +13,7 @@ from email.utils import format_datetime
 from types import SimpleNamespace
 from typing import Any
 
+import orjson
 import pytest
 
 from pipeline.config import default
@@ -304,6 +305,17 @@ class TestFailures:
             with pytest.raises(RequestRefused):  # the trial
                 await llm.complete(call("then"))
             assert (await llm.complete(call("at last"))).text == "hello"
+
+    async def test_a_server_that_answers_as_another_model_is_named_once(self, server: Any, caplog: Any) -> None:
+        def reply(name: object) -> bytes:
+            return orjson.dumps({"model": name, "choices": [{"message": {"content": "hello"}}]})
+
+        server.behaviours = [server.answer_with(reply(name)) for name in ("one", "one", "other", "other", 7, "one")]
+        async with model(server) as llm:
+            for number in range(6):
+                await llm.complete(call(str(number)))
+        said = f"model server {server.url} now answers as the model other, and has answered as one: the run has replies"
+        assert [message for message in caplog.messages if "answers as" in message] == [f"{said} of both"]
 
     async def test_survives_a_restart_of_the_only_server(self, server: Any) -> None:
         async with model(server, max_retries=8, backoff_s=0.05, breaker_reset_s=0.1) as llm:

@@ -44,6 +44,8 @@ async def graphs(configuration: Configuration) -> list[Finding]:
     began = time.monotonic()
     async with graph:
         opened = ok("graph", f"opened in {time.monotonic() - began:.1f} s, fingerprint {graph.fingerprint}")
+        if skipped := getattr(graph, "skipped", ""):
+            opened += warning("graph", skipped, "Give these nodes ids that a store can hold, or remove the facts.")
     return [*opened, *_unnamed_columns(config.build("dataset", configuration.config))]
 
 

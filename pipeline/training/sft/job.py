@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,7 @@ def fine_tune(task: Task, workers: Workers, storage: Path, on_record: Callable[[
     open_tokenizer(task.model, task.sft_config)  # fail before anything is started if the model is missing
     _claim(storage, task)
     cluster = {"address": workers.address, "workers": workers.count, "cpus_per_worker": workers.cpus}
-    with joined(cluster, cpus=1), _listening(on_record) as queue:
+    with redirect_stdout(sys.stderr), joined(cluster, cpus=1), _listening(on_record) as queue:
         result = _fit(task, workers, storage, queue)
     if result.checkpoint is None:
         raise ServiceError(f"the training ended without a checkpoint: {result.error}")
