@@ -179,7 +179,7 @@ class Terms:
     def node_defect(self, node: Node) -> str | None:
         """Return why no store can hold this id or literal, or None."""
         if isinstance(node, str):
-            return None if self.storable(node) else self._not_legal(node)
+            return None if self.storable(node) else self._not_legal(node, self.to_iri(node))
         if node.lang and not _LANG.fullmatch(node.lang):
             return f"{_shown(node.lang)} is not a language tag"
         if node.datatype and not _DATATYPE.fullmatch(node.datatype):
@@ -188,12 +188,13 @@ class Terms:
 
     def relation_defect(self, name: str) -> str | None:
         """Return why no store can hold this relation, or None."""
-        return None if self.storable_relation(name) else self._not_legal(name)
+        return None if self.storable_relation(name) else self._not_legal(name, self.relation_iri(name))
 
-    def _not_legal(self, name: str) -> str:
-        if self.percent_encoded or len(name.encode(errors="surrogatepass")) > MAX_IRI_BYTES:
+    def _not_legal(self, name: str, iri: str) -> str:
+        if self.percent_encoded or len(iri.encode(errors="surrogatepass")) > MAX_IRI_BYTES:
             return f"{_shown(name)} is longer than {MAX_IRI_BYTES} bytes as an IRI"
-        return f"{_shown(name)} is neither an IRI nor an id of the vocabulary (a blank node needs an IRI)"
+        blank = ": it is a blank node, which needs an IRI" if name.startswith("_:") else ""
+        return f"{_shown(name)} is neither an IRI nor a name of the vocabulary{blank}"
 
     def _is_iri(self, name: str) -> bool:
         return not self.percent_encoded and "://" in name

@@ -20,7 +20,7 @@ _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster
 
 _SINGULAR = {"are": "is", "have": "has", "were": "was", "they": "it"}
 
-VARIABLE_PARTS = r"'[^']*'|\"[^\"]*\"|https?://\S+|[0-9]+(?: times?)?"
+VARIABLE_PARTS = r"'[^']*'|\"[^\"]*\"|https?://\S+|[0-9]+(?: times?\b)?"
 """The parts of an error that differ from question to question: quoted text, URLs and numbers, as of `3 times`."""
 
 

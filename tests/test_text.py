@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import polars as pl
 import pytest
 
-from pipeline.text import agreeing, counted, plural
+from pipeline.text import VARIABLE_PARTS, agreeing, counted, error_kind, plural
 
 PACKAGE = Path(__file__).parents[1] / "pipeline"
 NOUNS = "questions|calls|configurations|runs|shards|combinations|predictions|errors|plans|workers"
@@ -72,3 +73,16 @@ def test_every_number_in_a_message_agrees_with_its_noun_and_verb(faults: Callabl
     files = [*PACKAGE.rglob("*.py")]
     found = {f"{file.relative_to(PACKAGE)} {each}" for file in files for each in faults(file.read_text())}
     assert not found, "\n".join(sorted(found))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        ("no answer (tried 1 time) from http://gpu1:8000/v1 for 'x y'", "no answer (tried …) from … for …"),
+        ('no answer (tried 12 times) from https://other/v1 for "z"', "no answer (tried …) from … for …"),
+        ("3 timeouts", "… timeouts"),
+    ],
+)
+def test_errors_with_one_cause_are_of_one_kind_in_python_and_in_tables(error: str, kind: str) -> None:
+    assert error_kind(f"{error}\nmore") == kind
+    assert pl.Series([error]).str.replace_all(VARIABLE_PARTS, "…").to_list() == [kind]

@@ -103,7 +103,7 @@ def serve(arguments: Arguments) -> None:
             )
             print(f"fingerprint {_fingerprint(graph)}")
             words = [word for word in arguments.overrides if word.startswith("kg/vocabulary=")]
-            print(" ".join(["kg=sparql", *words, f"kg.endpoints=[{','.join(endpoints)}]"]), flush=True)
+            print(" ".join(["kg=sparql", *words, f'"kg.endpoints=[{",".join(endpoints)}]"']), flush=True)
             print("Ctrl-C stops the servers", file=sys.stderr, flush=True)
             _report_ended(servers)
     except KeyboardInterrupt:

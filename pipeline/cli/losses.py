@@ -134,7 +134,7 @@ def _group_table(largest: pl.DataFrame) -> Table:
 
 
 def _selection_notes(opened: Run, chosen: pl.DataFrame) -> list[str]:
-    """Say which of the user's own methods record no selections, and the model is named for what their code may do."""
+    """Name the user's own methods that record no selections, where a loss is blamed on the model."""
     methods = [str(point["config"]["method"]["_target_"]) for point in opened.metadata["points"]]
     by_model = set(chosen.filter(pl.col("reason") == "model")["configuration"])
     own = {number for number in by_model if not is_own(methods[number])}

@@ -115,7 +115,7 @@ class Custom(FileDataset):
             raise UserError(f"dataset.filter: no question in {self.questions} has the field {', '.join(unknown)}")
         if wanted and is_empty:
             raise UserError(
-                f"dataset.filter selects no question of {self.questions}, whose values are: "
+                f"dataset.filter selects no question of {self.questions}. Values there: "
                 f"{'; '.join(map(_values_text, values, values.values()))}"
             )
 
@@ -153,7 +153,7 @@ def _check(file: AnyPath, key: str) -> None:
 def _values_text(field: str, values: Collection[Scalar]) -> str:
     """Name the first values of a field as `dataset.filter` takes them."""
     shown = ", ".join(json.dumps(value, ensure_ascii=False) for value in islice(values, _SHOWN_VALUES))
-    return f"{field}: {shown}{', …' if len(values) > _SHOWN_VALUES else ''}"
+    return f"{field} = {shown}{', …' if len(values) > _SHOWN_VALUES else ''}"
 
 
 def _gold(row: _Question) -> tuple[GoldAnswer, ...]:

@@ -115,7 +115,7 @@ def _is_one_line(relation: str) -> bool:
 
 
 def _n_triples(file: AnyPath) -> Iterator[Triple]:
-    """Yield the triples of N-Triples, IRIs as they are. A blank node is `_:` and its label, which no store takes."""
+    """Yield the triples of N-Triples, IRIs as they are. A blank node is `_:` and its label, which is no IRI."""
     with open_file(file) as stream:
         try:
             for quad in ox.parse(cast("IO[bytes]", stream), format=ox.RdfFormat.N_TRIPLES):

@@ -36,10 +36,11 @@ def refuse_other_folder(file: StoragePath, saved: Mapping[str, Any], configs: It
         return
     start = file.absolute().parent if isinstance(file, Path) else Path("/")
     before = os.path.normpath(start / saved["begun_in"])
-    given = {word.lstrip("+~").partition("=")[0] for point in saved["points"] for word in point["overrides"]}
+    words = {word.lstrip("+~").partition("=")[0] for point in saved["points"] for word in point["overrides"]}
+    given = [word for word in words if "." in word]  # the others choose a group, such as `dataset`
     values = dict.fromkeys(leaf for resolved in configs for leaf in _texts(resolved))
     for key, value in values:
-        if value.isidentifier() and key not in given:
+        if value.isidentifier() and not any(f"{key}.".startswith(f"{word}.") for word in given):
             continue
         there = os.path.join(before, value)
         if os.path.exists(there) and not (os.path.exists(value) and os.path.samefile(there, value)):

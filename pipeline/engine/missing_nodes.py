@@ -85,8 +85,8 @@ class MissingNodes:
     def about_relations(self) -> str:
         """How many questions have a gold path that names an unknown relation."""
         return (
-            f"{self.no_relation:,} of {self.among}: gold_relation_paths names '{self.relation}', which is no relation "
-            "of the graph: a path with it is ignored"
+            f"{self.no_relation:,} of {self.among}: gold_relation_paths names a relation that is not in the graph "
+            f"(e.g. '{self.relation}'): a path with it is ignored"
         )
 
     @property

@@ -254,7 +254,7 @@ class RunProgress:
 
 
 def _waiting_text(calls: LongCalls) -> str:
-    model = "the simulated model, which asks the graph" if calls.is_simulated else "the model"
+    model = "the oracle, which asks the graph" if calls.is_oracle else "the model"
     waiting = f"waiting more than {LONG_CALL_S:g} s for a reply of {model}: {counted(calls.questions, 'question')}"
     return printable(f"{waiting}, {calls.question_id} for {calls.longest_s:,.0f} s")
 

@@ -1,6 +1,6 @@
 """Stops a run whose questions fail again and again, as all others would (`run.max_equal_failures`).
 
-Either the first ones all fail with the same error, or a server does not come back.
+Either the first ones all fail with the same error or are all refused, or a server does not come back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _OUTAGE = (f"{ServiceError.__name__}:", _REFUSED)
 """The beginnings of an error that may be gone when a server is up again, or takes requests again."""
 _NEVER = "(run.max_equal_failures=null goes on)"
 _WHEN_BACK = (
-    "When it answers again, the same command goes on, and run.retry_failed=true asks the failed questions again"
+    "When it answers again, or takes requests again, the same command goes on, and run.retry_failed=true asks the "
+    "failed questions again"
 )
 
 
@@ -30,7 +31,7 @@ class RepeatedFailures:
     """Checks the finished rows of a run."""
 
     def __init__(self, most: int | None) -> None:
-        """Stop the run after `most` rows if all have failed with one error; None never stops it."""
+        """Stop the run after `most` rows if all have failed with one error, or were refused; None never stops it."""
         self._most = most
         self._questions = self._failed = 0
         self._errors: dict[str, str] = {}
@@ -51,7 +52,8 @@ class RepeatedFailures:
         self._count_outage(new)
         if self._most <= self._questions and self._has_one_error:
             first = f"the first {counted(self._most, 'question')}"
-            self._stop(f"{first} all failed with the same error {_NEVER}:", self._errors)
+            cause = "with the same error" if len(self._errors) == 1 else "because the servers refuse their requests"
+            self._stop(f"{first} all failed {cause} {_NEVER}:", self._errors)
         if self._failed_in_a_row >= self._most and time.monotonic() > self._outage_began_s + _OUTAGE_S:
             outage = f"for {_OUTAGE_S / 60:.0f} minutes, all questions have failed because of a server {_NEVER}"
             self._stop(f"{outage}. {_WHEN_BACK}:", new.errors)

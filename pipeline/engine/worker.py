@@ -130,7 +130,7 @@ class Worker:
         if not long:
             return None
         place, longest_s = max(long.items(), key=itemgetter(1))
-        return LongCalls(len(long), longest_s, place[1], any(each.label for each in self.backends))
+        return LongCalls(len(long), longest_s, place[1], all(replies_from_gold(each.label) for each in self.backends))
 
     async def missing_nodes(self) -> list[str]:
         """Return a sentence for each kind of nodes that questions name and their graph does not have.

@@ -73,8 +73,8 @@ class LongCalls(NamedTuple):
     """Seconds that the longest of their calls has taken so far."""
     question_id: str
     """The question that waits for it."""
-    is_simulated: bool = False
-    """Whether a simulated model replies, which looks the answer up in the graph."""
+    is_oracle: bool = False
+    """Whether the oracle replies, which looks the answer up in the graph."""
 
 
 def _details(row: TraceRow) -> str:

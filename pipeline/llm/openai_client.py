@@ -187,11 +187,11 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
         raise AttemptFailed(f"{server.url} sent an {problem}", defect=lasting)
 
     def _note_model(self, reply: Any, server: Server) -> None:
-        """Warn once of each name that is not the first one under which a server has answered."""
+        """Warn once of a server that answers under a second name."""
         name = reply.get("model") if isinstance(reply, dict) else None
         if not isinstance(name, str) or name in (known := self._models[server]):
             return
-        if known:
+        if len(known) == 1:
             message = "model server %s now answers as the model %s, and has answered as %s: the run has replies of both"
             log.warning(message, server.url, printable(name), printable(known[0]))
         known.append(name)

@@ -83,7 +83,7 @@ class Server(ServerStats):
 
     @property
     def has_only_refused(self) -> bool:
-        """Whether it refuses every request, and has done so from the start: it is not being restarted."""
+        """Whether it refuses every request, and has done so since this client connected: it is not being restarted."""
         return bool(self.refusal) and not self.has_answered
 
     @property
@@ -164,7 +164,7 @@ class _Failures:
         for server in servers:
             if server.has_only_refused and server not in self.refusing:
                 self.refusing.add(server)
-                self.last = server.refusal
+                self.last = self.last or server.refusal
 
     def are_final(self, servers: Iterable[Server]) -> bool:
         """Whether none of the servers need be asked again."""

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("tutorials/*.md"), *(ROOT / "docs").glob("how-to/*.md")])
-ALL_PAGES = sorted([ROOT / "README.md", ROOT / "infra/README.md", *(ROOT / "docs").glob("**/*.md")])
+ALL_PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "infra").glob("**/*.md"), *(ROOT / "docs").glob("**/*.md")])
 
 _BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n)?^```(?P<language>sh|python)\n(?P<code>.*?)^```",

@@ -176,8 +176,8 @@ async def test_unknown_relations_of_gold_paths_are_counted(dataset: Custom) -> N
     given = ([["knows"], ["common.topic.notable_types"]], [["knows"], ["knows", "^knows"]], [["konws"]], [])
     lines = [{"id": f"q{n}", **fields, "gold_relation_paths": paths} for n, paths in enumerate(given)]
     assert await warnings(dataset, "".join(json.dumps(each) + "\n" for each in lines)) == [
-        "2 of 4 questions: gold_relation_paths names '^knows', which is no relation of the graph: a path with it is "
-        "ignored"
+        "2 of 4 questions: gold_relation_paths names a relation that is not in the graph (e.g. '^knows'): a path with "
+        "it is ignored"
     ]
 
 

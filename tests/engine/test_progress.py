@@ -219,12 +219,12 @@ def test_questions_that_wait_long_for_a_reply_are_shown(terminal: bool, monkeypa
         for calls in (LongCalls(3, 94.6, "q1"), LongCalls(1, 40.2, "q2\x1b[2J")):
             run_progress.on_long_calls(calls)
             run_progress._bar.refresh()
-        run_progress.on_long_calls(LongCalls(1, 50.0, "q3", is_simulated=True))
+        run_progress.on_long_calls(LongCalls(1, 50.0, "q3", is_oracle=True))
         run_progress._bar.refresh()
         run_progress.on_long_calls(None)
         run_progress.on_progress(FinishedRows(questions=8))
     shown = text.getvalue()
-    assert "for a reply of the simulated model, which asks the graph: 1 question, q3 for 50 s" in shown
+    assert "for a reply of the oracle, which asks the graph: 1 question, q3 for 50 s" in shown
     assert f"{waiting}3 questions, q1 for 95 s" in shown
     assert f"{waiting}1 question, q2\ufffd[2J for 40 s" in shown
     assert waiting not in shown.splitlines()[-1]

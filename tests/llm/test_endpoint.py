@@ -284,16 +284,15 @@ class TestFailures:
 
     @pytest.mark.parametrize("status", [401, 403, 404])
     async def test_servers_that_have_refused_every_call_are_not_waited_for(
-        self, servers: list[Any], status: int, pauses: list[float]
+        self, servers: list[Any], status: int
     ) -> None:
         for number, each in enumerate(servers):
             each.default = each.fail(status, f"no entry {number}")
-        async with model(*servers, breaker_failures=2, backoff_s=60.0) as llm:
+        async with asyncio.timeout(20), model(*servers, breaker_failures=2, backoff_s=60.0) as llm:
             for number in range(10):
                 with pytest.raises(RequestRefused, match=rf"tried 1 time.*answered {status}: no entry"):
                     await llm.complete(call(str(number)))
         assert [len(each.bodies) for each in servers] == [2] * len(servers)
-        assert not pauses
 
     async def test_a_server_that_has_answered_before_is_waited_for_when_it_refuses_calls(self, server: Any) -> None:
         async with model(server, max_retries=8, backoff_s=0.05, breaker_failures=2, breaker_reset_s=0.1) as llm:

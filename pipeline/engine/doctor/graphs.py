@@ -45,7 +45,7 @@ async def graphs(configuration: Configuration) -> list[Finding]:
     async with graph:
         opened = ok("graph", f"opened in {time.monotonic() - began:.1f} s, fingerprint {graph.fingerprint}")
         if skipped := getattr(graph, "skipped", ""):
-            opened += warning("graph", skipped, "Give these nodes ids that a store can hold, or remove the facts.")
+            opened += warning("graph", skipped, "Mend or remove these facts.")
     return [*opened, *_unnamed_columns(config.build("dataset", configuration.config))]
 
 
