@@ -73,7 +73,8 @@ def test_a_run_says_which_questions_wait_long_for_the_model(tmp_path: Path, monk
     text = io.StringIO()
     slow = resolve(tmp_path / "run", "method=cot", "run.limit=2", "llm.latency_s=0.3")
     execute([slow], Console(file=text, width=200))
-    assert re.search(r"for a reply of the model: 2 questions, sample-test-00000[01] for 0 s", text.getvalue())
+    waiting = r"for a reply of the oracle, which asks the graph: 2 questions, sample-test-00000[01] for 0 s"
+    assert re.search(waiting, text.getvalue())
 
 
 def test_every_question_is_a_row_and_the_summary_counts_calls(tmp_path: Path) -> None:

@@ -50,8 +50,11 @@ class TestDataset:
         assert found.startswith("1 of the first 4 rows cannot be read, such as ")
         assert "rows.jsonl, line 4: " in found
 
-    async def test_no_question_is_selected(self, own: list[str]) -> None:
-        assert worst(await questions.dataset(of_own([*own, "dataset.filter={level: hard}"]))) == (
+    async def test_no_question_is_selected(self, own: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        with pytest.raises(UserError, match=r"dataset\.filter selects no question of .* level = \"easy\""):
+            await questions.dataset(of_own([*own, "dataset.filter={level: hard}"]))
+        monkeypatch.setattr(questions, "_first", lambda _: ([], []))  # as a dataset of the user's own may
+        assert worst(await questions.dataset(of_own(own))) == (
             "problem",
             "no question of custom is selected",
             "See the keys that select questions, such as dataset.filter and dataset.types.",
