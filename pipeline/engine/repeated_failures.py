@@ -50,28 +50,30 @@ class RepeatedFailures:
         before = self._failed_in_a_row
         self._count(new)
         self._count_outage(new)
-        if self._most <= self._questions and self._has_one_error:
-            first = f"the first {counted(self._most, 'question')}"
-            cause = "with the same error" if len(self._errors) == 1 else "because the servers refuse their requests"
-            self._stop(f"{first} all failed {cause} {_NEVER}:", self._errors)
+        cause = self._common_cause
+        if cause and self._most <= self._questions:
+            self._stop(f"the first {counted(self._most, 'question')} all failed {cause} {_NEVER}:", self._errors)
         if self._failed_in_a_row >= self._most and time.monotonic() > self._outage_began_s + _OUTAGE_S:
             outage = f"for {_OUTAGE_S / 60:.0f} minutes, all questions have failed because of a server {_NEVER}"
             self._stop(f"{outage}. {_WHEN_BACK}:", new.errors)
         if before < _ANNOUNCED <= self._failed_in_a_row:
             failed = f"{counted(self._failed_in_a_row, 'question')} failed"
             error = next(iter(new.errors.values())).splitlines()[-1]
-            if self._has_one_error:
-                return f"the first {failed} with the same error: if the first {self._most} do, the run stops ({error})"
+            if cause:
+                return f"the first {failed} {cause}: if the first {self._most} do, the run stops ({error})"
             limit = f"if all fail for {_OUTAGE_S / 60:.0f} minutes, the run stops"
             return f"the last {failed} because of a server: {limit} ({error})"
         return None
 
     @property
-    def _has_one_error(self) -> bool:
-        """Whether all questions of the run have failed, and with the same error, or because servers refuse requests."""
+    def _common_cause(self) -> str:
+        """Why all questions of the run so far have failed; empty if one has not, or if they have several causes."""
         if self._failed < self._questions:
-            return False
-        return len(self._errors) == 1 or all(kind.startswith(_REFUSED) for kind in self._errors)
+            return ""
+        if len(self._errors) == 1:
+            return "with the same error"
+        is_refused = all(kind.startswith(_REFUSED) for kind in self._errors)
+        return "because the servers refuse their requests" if is_refused else ""
 
     def _count(self, new: FinishedRows) -> None:
         self._questions += new.questions
