@@ -22,6 +22,7 @@ from pipeline.analysis.paired import (
 from pipeline.analysis.rerun_variance import RerunVariance
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.configuration_summary import open_book
 from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm, mcnemar
 from pipeline.suggestions import did_you_mean
 
@@ -163,8 +164,9 @@ def select(configurations: Sequence[RunConfiguration], base: str | None, score: 
     """Find the base by name, by default the first configuration, and those that can be compared with it.
 
     `best` is the one with the highest score over the questions that all have scored, among those that can be compared
-    with the first; of equal ones it is the one with the fewest calls, and of these the fewest tokens. Raises UserError
-    if there is no such configuration, or none to compare with it.
+    with the first; of equal ones it is the one with the fewest calls, and of these the fewest tokens. It is one whose
+    score is not the oracle's alone, if there is one. Raises UserError if there is no such configuration, or none to
+    compare with it.
     """
     if len(configurations) == 1:
         raise UserError(
@@ -209,7 +211,8 @@ def _best(configurations: Sequence[RunConfiguration], score: str) -> RunConfigur
     rows = [each.join(common, on="question_id", how="semi") for each in scored]
     costs = [-pl.col("llm_calls").mean(), -(pl.col("prompt_tokens") + pl.col("completion_tokens")).mean()]
     figures = [each.select(pl.col(score).mean(), *costs).row(0) for each in rows]
-    return configurations[figures.index(max(figures))]
+    among = open_book(range(len(configurations)), lambda position: configurations[position].closed_book)
+    return configurations[max(among, key=lambda position: figures[position])]
 
 
 def compare(

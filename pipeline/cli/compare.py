@@ -217,10 +217,12 @@ def _notes(
     base = selection.base
     notes = closed_book_lines([each.method for each in (base, *selection.others) if each.closed_book])
     if plan.base == BEST:
+        is_left_out = any(each.closed_book for each in selection.others) and not base.closed_book
+        rivals = " of those that asked the graph" if is_left_out else ""
         notes.append(
-            f"{base.name} has the highest score on the questions that all configurations answered (of equal ones the "
-            "one with the fewest calls, and of these the fewest tokens); part of a lead may be chance, because these "
-            "questions decided which one leads"
+            f"{base.name} has the highest score{rivals} on the questions that all configurations answered (of equal "
+            "ones the one with the fewest calls, and of these the fewest tokens); part of a lead may be chance, as "
+            "these questions decided which one leads"
         )
     if not all(same_questions(base, other) for other in selection.others):
         notes.append(

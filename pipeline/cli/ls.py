@@ -221,7 +221,8 @@ def _counts(folder: RunFolder) -> dict[str, Any]:
 def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of a summary: the highest score, if scores can be compared, and the costs of all."""
     points = summary["points"]
-    among = [points[each] for each in rivals([(point.get("asked"), point["questions"]) for point in points])]
+    known = [(point.get("asked"), point["questions"], point.get("closed_book", False)) for point in points]
+    among = [points[each] for each in rivals(known)]
     best = max(among, key=lambda point: standing(point["hits_at_1"], point["llm_calls"], point["tokens"]), default=None)
     return {
         "questions": summary["questions"],

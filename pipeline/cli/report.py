@@ -61,7 +61,7 @@ def _seen(path: StoragePath, configurations: Sequence[Configuration]) -> Iterato
 
 def _results(path: StoragePath, scored: Sequence[Configuration]) -> Iterator[str]:
     summaries = [each.summary for each in scored]
-    among = [scored[each] for each in rivals([(each.asked, each.questions) for each in summaries])]
+    among = [scored[each] for each in rivals([(each.asked, each.questions, each.closed_book) for each in summaries])]
     if not among:
         yield f"{path}: {counted(len(scored), 'configuration')}, not asked the same questions: none is the best."
         return
@@ -72,7 +72,7 @@ def _results(path: StoragePath, scored: Sequence[Configuration]) -> Iterator[str
     correct = f"{best.summary.method} answered {score.mean * score.questions:,.0f} of {asked} of {dataset} correctly"
     if len(scored) > 1:
         share = " to ".join(dict.fromkeys(map(percent, (min(means), max(means)))))
-        alike = f", of which {len(among)} answered all questions" if len(among) < len(scored) else ""
+        alike = f", of which {len(among)} {_common(among, scored)}" if len(among) < len(scored) else ""
         place = "one of the best" if means.count(max(means)) > 1 else "the best"
         yield f"{path}: {counted(len(scored), 'configuration')}{alike}, with strict Hits@1 {share} %."
         yield f"In configuration {number}, {place}, {correct}."
@@ -82,6 +82,14 @@ def _results(path: StoragePath, scored: Sequence[Configuration]) -> Iterator[str
     wrong = best.rows.filter(pl.col(_SCORE) == 0)["question_id"].sort()
     if len(wrong):
         yield f"{show_command(path, wrong[0], number, len(scored))} prints every step of a wrong answer."
+
+
+def _common(among: Sequence[Configuration], scored: Sequence[Configuration]) -> str:
+    """Say what the configurations `among` those that are scored have in common, and others have not."""
+    best = among[0].summary
+    has_less = any(each.summary.questions < best.questions for each in scored)
+    is_closed = any(each.summary.closed_book for each in scored) and not best.closed_book
+    return " and ".join(["answered all questions"] * has_less + ["asked the graph"] * is_closed)
 
 
 def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iterator[str]:

@@ -210,8 +210,9 @@ def _made_lines(misses: Counter[str], made: int) -> Iterator[str]:
 def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str], names: Sequence[str]) -> str:
     """Name the configuration with the highest Hits@1 by the choice of its method, and the overrides that only it has.
 
-    Of equal ones, it is the one with the fewest calls per question, and of those the one with the fewest tokens. None
-    is the best if they were asked other questions, or of another graph.
+    Of equal ones, it is the one with the fewest calls per question, and of those the one with the fewest tokens. A
+    score that is the oracle's alone is not the best. None is the best if they were asked other questions, or of another
+    graph.
     """
     equal = best_first(summaries)
     if not equal:
@@ -221,6 +222,8 @@ def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str], nam
         )
     own, best = differing_overrides([summary.overrides for summary in summaries]), equal[0]
     words = [word for word in own[best] if not word.startswith(("run.", "method="))]
-    named = f"highest Hits@1: configuration {names[best]}, {' '.join([f'method={methods[best]}', *words])}"
+    is_left_out = any(each.closed_book for each in summaries) and not summaries[best].closed_book
+    highest = f"highest Hits@1{' of those that asked the graph' if is_left_out else ''}"
+    named = f"{highest}: configuration {names[best]}, {' '.join([f'method={methods[best]}', *words])}"
     cheapest = f"of {len(equal)} equal ones the one with the fewest calls, and of these the fewest tokens"
     return named if len(equal) == 1 else f"{named} ({cheapest})"

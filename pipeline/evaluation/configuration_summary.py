@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import polars as pl
@@ -19,6 +19,8 @@ from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.statistics import Estimate, Values, estimate_mean
 from pipeline.llm.interface import is_closed_book, replies_from_gold
 from pipeline.suggestions import did_you_mean
+
+T = TypeVar("T")
 
 STANDARD_SCORES = {"hits_at_1": "Hits@1", "f1": "F1"}
 """Headings of the scores that every table has, by score."""
@@ -188,16 +190,25 @@ def differing_overrides(overrides: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[word for word in words if word not in shared] for words in overrides]
 
 
-def rivals(asked: Sequence[tuple[str | None, int]]) -> list[int]:
-    """Return the positions of the configurations of which one can be called the best, by their `asked` and `questions`.
+def rivals(configurations: Sequence[tuple[str | None, int, bool]]) -> list[int]:
+    """Return the positions of those of which one can be called the best, by `asked`, `questions` and `closed_book`.
 
-    They were asked the most questions: early stopping asks the others only some. Returns none if two of them were asked
-    other questions, or of another graph.
+    They were asked the most questions: early stopping asks the others only some. Those without a lookup are left out if
+    there are others. Returns none if two configurations were asked other questions, or of another graph.
     """
-    if len({digest for digest, _ in asked}) > 1:
+    if len({digest for digest, _, _ in configurations}) > 1:
         return []
-    most = max(questions for _, questions in asked)
-    return [position for position, (_, questions) in enumerate(asked) if questions == most]
+    most = max(questions for _, questions, _ in configurations)
+    asked_all = [position for position, (_, questions, _) in enumerate(configurations) if questions == most]
+    return open_book(asked_all, lambda position: configurations[position][2])
+
+
+def open_book(candidates: Sequence[T], is_closed_book: Callable[[T], bool]) -> list[T]:
+    """Return those of which one can be called the best: without those whose score is the oracle's alone.
+
+    Returns all if there are no others.
+    """
+    return [each for each in candidates if not is_closed_book(each)] or list(candidates)
 
 
 def best_first(summaries: Sequence[ConfigurationSummary]) -> list[int]:
@@ -205,7 +216,7 @@ def best_first(summaries: Sequence[ConfigurationSummary]) -> list[int]:
 
     The cheapest has the fewest calls, and of equal ones the fewest tokens.
     """
-    among = rivals([(each.asked, each.questions) for each in summaries])
+    among = rivals([(each.asked, each.questions, each.closed_book) for each in summaries])
     standings = {each: _standing(summaries[each]) for each in among}
     ranked = sorted(among, key=standings.__getitem__, reverse=True)
     return [each for each in ranked if standings[each][0] == standings[ranked[0]][0]]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pipeline import config
+from pipeline.evaluation.configuration_summary import open_book
 from pipeline.grouping import grouped
 from pipeline.report.charts import DataPoint, scatter
 from pipeline.report.data import Block, Configuration
@@ -149,8 +150,13 @@ def front_view(
 
 
 def _by_label(block: Block) -> list[list[int]]:
-    """Group the comparable configurations by label: simulated and language models are not compared."""
-    return list(grouped(block.comparable, lambda index: block.configurations[index].summary.label).values())
+    """Group the comparable configurations by label: simulated and language models are not compared.
+
+    A score of the oracle alone is not compared with others.
+    """
+    summaries = [configuration.summary for configuration in block.configurations]
+    groups = grouped(block.comparable, lambda index: summaries[index].label).values()
+    return [open_book(group, lambda index: summaries[index].closed_book) for group in groups]
 
 
 def _command(configuration: Configuration) -> tuple[str, str]:

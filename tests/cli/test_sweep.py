@@ -298,6 +298,22 @@ def test_the_best_configuration_is_named_with_its_method(words: tuple[str, ...],
     assert kgqa("evaluate", *best.split(), *WORLD, "run.limit=4", "llm=oracle").code == 0
 
 
+def test_the_score_of_the_oracle_alone_is_never_the_best(kgqa: Kgqa) -> None:
+    """CoT asks no graph, so the oracle answers all its questions from the gold answers."""
+    words = ("method=cot,srp", "method.depth=1", "dataset.types=[2-hop]", *WORLD, "run.limit=4", "llm=oracle")
+    swept = kgqa("sweep", *words, "run.dir=runs/run")
+    cot, srp = summary(Path("runs/run"))["points"]
+    assert cot["hits_at_1"] > srp["hits_at_1"]
+    assert "highest Hits@1 of those that asked the graph: configuration 1, method=srp" in swept.out
+    compared = kgqa("compare", "runs/run", "base=best")
+    assert "1 has the highest score of those that asked the graph on the questions" in compared.out
+    (listed,) = json.loads(kgqa("ls", "json=true").out)["runs"]
+    assert (listed["best_configuration"], listed["hits_at_1"]) == (1, srp["hits_at_1"])
+    reported = kgqa("report", "runs/run").out
+    assert "2 configurations, of which 1 asked the graph" in reported
+    assert "In configuration 1, the best, srp answered" in reported
+
+
 @pytest.mark.parametrize("axis", [("run.limit=2,4",), ("dataset.seed=1,2", "run.limit=3")])
 def test_no_configuration_is_the_best_of_other_questions_or_another_graph(axis: tuple[str, ...], kgqa: Kgqa) -> None:
     said = kgqa("sweep", *axis, "dataset.triples=2000", "llm=oracle", "run.dir=runs/run").out
