@@ -14,7 +14,7 @@ from pipeline.engine.worker import Worker
 from pipeline.traces.storage import StoragePath
 
 _LOOK_S = 5.0
-"""Seconds between two looks at the calls in flight."""
+"""Seconds between two looks at the calls and the lookups in flight."""
 
 
 async def run_local(
@@ -28,7 +28,7 @@ async def run_local(
             for line in await worker.missing_nodes():
                 progress.say(line)
             scheduler = Scheduler(rounds)
-            watching = asyncio.create_task(_show_long_calls(worker, progress))
+            watching = asyncio.create_task(_show_long_waits(worker, progress))
             try:
                 async with asyncio.TaskGroup() as group:
                     while (lease := await _next(worker, scheduler)) is not None:
@@ -48,8 +48,8 @@ async def _run(worker: Worker, lease: Lease, scheduler: Scheduler, progress: Run
     await scheduler.complete(lease)
 
 
-async def _show_long_calls(worker: Worker, progress: RunProgress) -> None:
-    """Tell the progress bar again and again which questions wait long for a reply."""
+async def _show_long_waits(worker: Worker, progress: RunProgress) -> None:
+    """Tell the progress bar again and again what waits long for a reply."""
     while True:
         await asyncio.sleep(_LOOK_S)
-        progress.on_long_calls(worker.long_calls())
+        progress.on_long_waits(worker.long_waits())

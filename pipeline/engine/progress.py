@@ -17,7 +17,7 @@ from rich.text import Text
 
 from pipeline.console import Console
 from pipeline.engine.components import Backends
-from pipeline.engine.worker_reports import LONG_CALL_S, FinishedRows, LongCalls
+from pipeline.engine.worker_reports import LONG_WAIT_S, FinishedRows, LongCalls, LongLookups
 from pipeline.evaluation.score_tables import percent
 from pipeline.evaluation.statistics import wilson
 from pipeline.text import counted, printable
@@ -203,10 +203,10 @@ class RunProgress:
             self._ranked_at = time.monotonic()
             self._bar.standings = standings(self.sum, self._names, self._confidence)
 
-    def on_long_calls(self, calls: LongCalls | None) -> None:
-        """Show which questions wait long for a reply, until called with None: nothing else moves meanwhile."""
-        self._bar.waiting = "" if calls is None else _waiting_text(calls)
-        if calls is not None and not self._draws:
+    def on_long_waits(self, waits: Sequence[LongCalls | LongLookups]) -> None:
+        """Show what waits long for a reply, until called without any: nothing else moves meanwhile."""
+        self._bar.waiting = "; ".join(map(_waiting_text, waits))
+        if waits and not self._draws:
             self._print_periodically()
 
     @property
@@ -253,10 +253,17 @@ class RunProgress:
             self.say(self._line())
 
 
-def _waiting_text(calls: LongCalls) -> str:
-    model = "the oracle, which asks the graph" if calls.is_oracle else "the model"
-    waiting = f"waiting more than {LONG_CALL_S:g} s for a reply of {model}: {counted(calls.questions, 'question')}"
-    return printable(f"{waiting}, {calls.question_id} for {calls.longest_s:,.0f} s")
+def _waiting_text(wait: LongCalls | LongLookups) -> str:
+    waiting = f"waiting more than {LONG_WAIT_S:g} s for a reply of "
+    if isinstance(wait, LongLookups):
+        waiting += f"the graph: {wait.servers[0]}"
+        if others := len(wait.servers) - 1:
+            waiting += f" and {counted(others, 'other server')}"
+        return printable(f"{waiting} for {wait.longest_s:,.0f} s")
+    waiting += "the oracle, which asks the graph" if wait.is_oracle else "the model"
+    return printable(
+        f"{waiting}: {counted(wait.questions, 'question')}, {wait.question_id} for {wait.longest_s:,.0f} s"
+    )
 
 
 def standings(finished: FinishedRows, names: Sequence[str], confidence: float) -> Table:

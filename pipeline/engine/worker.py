@@ -24,7 +24,7 @@ from pipeline.engine.open_shards import OpenShards
 from pipeline.engine.question import ConfigurationRuntime, duplicate_row, run_question
 from pipeline.engine.shard import Shard
 from pipeline.engine.short_pauses import short_pauses
-from pipeline.engine.worker_reports import LONG_CALL_S, FinishedRows, LongCalls
+from pipeline.engine.worker_reports import LONG_WAIT_S, FinishedRows, LongCalls, LongLookups
 from pipeline.errors import KgqaError, StorageError
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.prompt import Completion, Template
@@ -123,14 +123,22 @@ class Worker:
         }
         return [backends_by_number[number] for number in range(len(self._configs))]
 
-    def long_calls(self) -> LongCalls | None:
-        """Return the questions that have waited long for a reply of their model; None if there are none."""
+    def long_waits(self) -> list[LongCalls | LongLookups]:
+        """Return what has waited long for a reply of a model or of a graph server."""
+        return [each for each in (self._long_calls(), self._long_lookups()) if each is not None]
+
+    def _long_calls(self) -> LongCalls | None:
         waiting = {place: max(cache.longest_s for cache in caches) for place, caches in self._caches.items()}
-        long = {place: seconds for place, seconds in waiting.items() if seconds > LONG_CALL_S}
+        long = {place: seconds for place, seconds in waiting.items() if seconds > LONG_WAIT_S}
         if not long:
             return None
         place, longest_s = max(long.items(), key=itemgetter(1))
         return LongCalls(len(long), longest_s, place[1], all(replies_from_gold(each.label) for each in self.backends))
+
+    def _long_lookups(self) -> LongLookups | None:
+        graphs = [each for each in self._components.server_stats if each.kind == "graph"]
+        slow = [each for each in graphs if each.longest_s > LONG_WAIT_S]
+        return LongLookups([each.url for each in slow], max(each.longest_s for each in slow)) if slow else None
 
     async def missing_nodes(self) -> list[str]:
         """Return a sentence for each kind of nodes that questions name and their graph does not have.

@@ -5,7 +5,7 @@ A figure of the bar needs a field here, which is summed over the rows of all wor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,8 +14,8 @@ import orjson
 from pipeline.text import error_kind
 from pipeline.traces.schema import TraceRow
 
-LONG_CALL_S = 30.0
-"""Seconds of a model call after which the progress bar shows that its question waits for it."""
+LONG_WAIT_S = 30.0
+"""Seconds of a model call or of a lookup after which the progress bar shows what waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,15 @@ class LongCalls(NamedTuple):
     """The question that waits for it."""
     is_oracle: bool = False
     """Whether the oracle replies, which looks the answer up in the graph."""
+
+
+class LongLookups(NamedTuple):
+    """The lookups that wait long for a graph server, which the progress bar shows."""
+
+    servers: Sequence[str]
+    """The servers that they wait for."""
+    longest_s: float
+    """Seconds that the longest of them has taken so far."""
 
 
 def _details(row: TraceRow) -> str:

@@ -78,8 +78,6 @@ class Server(ServerStats):
     """`time.monotonic()` until which the server has asked for no requests."""
     software: str = ""
     """The `Server` header of the last probe's response."""
-    requests: set[asyncio.Timeout] = field(default_factory=set)
-    """Those that were sent and have no response yet."""
 
     @property
     def has_only_refused(self) -> bool:
@@ -356,12 +354,11 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             server.next_trial = math.inf  # One trial at a time.
         try:
             async with server.slots, asyncio.timeout(self.exchange_timeout_s) as sent:
-                server.requests.add(sent)
-                started = time.monotonic()
+                started = server.requests[sent] = time.monotonic()
                 try:
                     response = await self.post(url, data)
                 finally:
-                    server.requests.discard(sent)
+                    del server.requests[sent]
         except TRANSPORT_ERRORS:
             server.failures += 1
             raise

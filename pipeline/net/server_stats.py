@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,6 +27,14 @@ class ServerStats:
     """Requests so far that got no response, or an error of the server (status 500 and above)."""
     healthy: bool = True
     """Whether requests are sent to the server at present."""
+    requests: dict[asyncio.Timeout, float] = field(default_factory=dict)
+    """Those that were sent and have no response yet, and since when, on the clock of `time.monotonic`."""
+
+    @property
+    def longest_s(self) -> float:
+        """The seconds that the longest of the requests has waited for its response; 0 if there are none."""
+        now = time.monotonic()
+        return now - min(self.requests.values(), default=now)
 
 
 @runtime_checkable

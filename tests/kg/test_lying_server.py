@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,7 +30,12 @@ def facts() -> list[Triple]:
     return list(default(SyntheticWorld, triples=2000).triples())
 
 
-def run(folder: Path, *graphs: LyingGraph, method: str = "srp", questions: int = QUESTIONS) -> pl.DataFrame:
+QUIET = Console(quiet=True)
+
+
+def run(
+    folder: Path, *graphs: LyingGraph, method: str = "srp", questions: int = QUESTIONS, console: Console = QUIET
+) -> pl.DataFrame:
     """Answer questions with these graph servers, and return their rows."""
     with ExitStack() as servers:
         urls = ",".join(servers.enter_context(lying(graph)) for graph in graphs)
@@ -38,7 +44,7 @@ def run(folder: Path, *graphs: LyingGraph, method: str = "srp", questions: int =
             *("kg=sparql", f"kg.endpoints=[{urls}]", "kg.retries=1", "kg.timeout_s=1", "kg.max_reply_mb=1"),
             *("run.max_equal_failures=null", "evaluation.bootstrap_resamples=100", f"run.dir='{folder}'"),
         )
-        execute((Configuration(words, config.compose(words)),), Console(quiet=True))
+        execute((Configuration(words, config.compose(words)),), console)
     return pl.concat(pl.read_parquet(path) for path in RunFolder(folder).traces).sort("question_id")
 
 
@@ -60,6 +66,18 @@ def test_a_second_server_answers_every_question(
     assert broken.lies
     assert rows["status"].to_list() == ["ok"] * QUESTIONS, rows["error"].to_list()
     assert rows["answers"].to_list() == honest["answers"].to_list()
+
+
+def test_a_graph_server_that_a_run_waits_for_is_named(
+    facts: list[Triple], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.engine.worker.LONG_WAIT_S", 0.3)
+    monkeypatch.setattr("pipeline.engine.local._LOOK_S", 0.1)
+    monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
+    text = io.StringIO()
+    slow = LyingGraph(facts, ["a slow drip"], honest=HONEST, every=1)
+    run(tmp_path / "run", slow, questions=1, console=Console(file=text, width=200))
+    assert re.search(r"waiting more than 30 s for a reply of the graph: http://\S+/sparql for \d s", text.getvalue())
 
 
 @pytest.mark.exhaustive
