@@ -69,6 +69,8 @@ class ListedRun:
     state: RunState
     finished_shards: int | None = None
     """The number of finished shards while there is no summary."""
+    stopped: str | None = None
+    """The error that stopped the run before its end; None if none did."""
     questions: int | None = None
     """Questions of the run; of one that is not complete, those in its finished shards."""
     failed: int | None = None
@@ -213,9 +215,10 @@ def _name(composed: Mapping[str, Any], section: str) -> str:
 
 
 def _counts(folder: RunFolder) -> dict[str, Any]:
-    """Return how much of a run without a summary is finished."""
+    """Return how much of a run without a summary is finished, and what stopped it."""
     shards = len(folder.finished())
-    return {"finished_shards": shards, "questions": count_questions(folder) if shards else 0}
+    questions = count_questions(folder) if shards else 0
+    return {"finished_shards": shards, "questions": questions, "stopped": folder.read_error() or None}
 
 
 def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -239,7 +242,7 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lines(runs: Sequence[ListedRun]) -> list[str]:
-    """Return the headings, one line for each run in aligned columns, and what the figures mean."""
+    """Return the headings, one line for each run in aligned columns, what the figures mean, and why runs stopped."""
     rows = [_HEADINGS, *map(_cells, runs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     aligned = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
@@ -249,7 +252,8 @@ def _lines(runs: Sequence[ListedRun]) -> list[str]:
     )
     failed = [retry] if any(each.failed for each in runs) else []
     refused = [line for each in runs for line in each.retry_refusals]
-    return [*(line.rstrip() for line in aligned), *_meaning(runs), *failed, *refused]
+    stopped = [f"{each.run} has stopped, because {each.stopped}" for each in runs if each.stopped]
+    return [*(line.rstrip() for line in aligned), *_meaning(runs), *stopped, *failed, *refused]
 
 
 def _meaning(runs: Sequence[ListedRun]) -> list[str]:

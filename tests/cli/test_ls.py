@@ -16,6 +16,7 @@ from upath import UPath
 from pipeline.traces.folder import RunFolder
 from tests.cli.conftest import WORLD
 from tests.cli.support import Kgqa
+from tests.llm.misbehaving_server import body, serving
 
 FIRST_EDITION = Path(__file__).resolve().parents[1] / "first_edition_run"
 
@@ -76,6 +77,7 @@ def test_the_figures_are_those_of_the_summary(finished: Path, kgqa: Kgqa) -> Non
         "complete": True,
         "state": "complete",
         "finished_shards": None,
+        "stopped": None,
         "questions": 20,
         "failed": 0,
         "retry_refusals": [],
@@ -129,6 +131,16 @@ def test_runs_that_are_not_complete_and_runs_of_an_older_version(finished: Path,
         assert "runs/broken-off is still running: only the 20 questions" in kgqa("score", "runs/broken-off").out
     assert "runs/broken-off is not complete: only the 20 questions" in kgqa("score", "runs/broken-off").out
     assert "  20  " in line
+
+
+def test_a_run_that_an_error_has_stopped_says_which(kgqa: Kgqa) -> None:
+    with serving(body('{"error": "who are you?"}', status=401)) as url:
+        words = ("method=cot", "llm=endpoint", f"llm.base_urls=[{url}]", "llm.model=llama", "run.max_equal_failures=2")
+        assert kgqa("evaluate", *words, *WORLD, "run.dir=runs/stopped").code == 2
+    (run,) = listed(kgqa)
+    assert run["stopped"].startswith("the first 2 questions all failed with the same error")
+    assert "answered 401: who are you?" in run["stopped"]
+    assert f"runs/stopped has stopped, because {run['stopped']}" in kgqa("ls").out.splitlines()
 
 
 def test_a_run_has_the_same_names_before_and_after_it_is_complete(kgqa: Kgqa) -> None:
