@@ -54,7 +54,10 @@ class _Records(io.StringIO):
 
 
 def _keep(record: logging.LogRecord) -> bool:
-    """Keep our records and the warnings of others, and add the shard of the current task."""
-    if (shard := shard_of.get()) is not None:
+    """Keep our records and the warnings of others, and add the shard of the current task.
+
+    A line of the driver's console is about the run, whichever shard's row has caused it.
+    """
+    if record.name != log.name and (shard := shard_of.get()) is not None:
         record.shard = shard
     return record.levelno >= logging.WARNING or record.name.startswith(f"{_OURS.name}.")

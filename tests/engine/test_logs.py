@@ -69,8 +69,12 @@ def test_what_the_driver_says_is_a_record_a_line(capsys: pytest.CaptureFixture[s
     console = console_of(JSON, Console(stderr=True))
     long = "run folder: /" + 40 * "folder/"
     with json_lines(JSON, run="x", worker="driver"):
+        shard = shard_of.set(4)  # the driver prints while a row of this shard finishes
         console.print(f"{long}\n\nsecond", markup=False)
-    assert [line["message"] for line in lines(capsys)] == [long, "second"]
+        shard_of.reset(shard)
+    said = lines(capsys)
+    assert [line["message"] for line in said] == [long, "second"]
+    assert not any("shard" in line for line in said)
 
 
 def test_text_is_left_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
