@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import pydantic.dataclasses
+from pydantic import ConfigDict
 
 from pipeline import config
 from pipeline.text import printable
@@ -22,6 +23,13 @@ class OutputKey:
     """The key of a command that writes one file."""
 
     output: str
+
+
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+class Trust:
+    """The `run` section of a command that builds the components of finished runs (`pipeline/config/trust.py`)."""
+
+    trust: bool
 
 
 @dataclass(frozen=True)

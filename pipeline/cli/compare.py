@@ -22,7 +22,7 @@ from pipeline.analysis.comparison_tables import comparison_table, flip_table, re
 from pipeline.analysis.paired import RunConfiguration, question_clusters, read_configurations, read_rows, same_questions
 from pipeline.analysis.rerun_variance import RerunVariance, measure_rerun_variance
 from pipeline.analysis.score_notes import score_notes, unread_batches
-from pipeline.cli.arguments import Arguments
+from pipeline.cli.arguments import Arguments, Trust
 from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
@@ -49,13 +49,6 @@ class Sample:
 
 
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
-class RunAgain:
-    """The `run` section of the configuration."""
-
-    trust: bool
-
-
-@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
 class Plan:
     """The keys of `conf/compare.yaml`."""
 
@@ -68,7 +61,7 @@ class Plan:
     flips: str | int | None
     by: str | None
     noise: Sample
-    run: RunAgain
+    run: Trust
 
 
 def run(arguments: Arguments) -> Output:

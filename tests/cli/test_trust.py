@@ -184,6 +184,19 @@ class TestKeys:
         assert model.keys == set()
         assert kgqa("compare", "run", "other", "noise.questions=2", "run.trust=true").code == 0
 
+    def test_collecting_corrections_sends_none(
+        self, server: tuple[FixedReply, list[str]], evaluate: Kgqa, kgqa: Kgqa
+    ) -> None:
+        """It builds the components of the run, and follows the advice of its message."""
+        _, words = server
+        evaluate(*words)
+        collect = ("collect", "corrections", "run", "output=corrections.jsonl", "material.allow_test_split=true")
+        said = kgqa(*collect).sentence
+        assert "would get the key" in said
+        assert "add run.trust=true" in said
+        assert not Path("corrections.jsonl").exists()
+        assert kgqa(*collect, "run.trust=true").code == 0
+
     def test_a_list_of_configurations_sends_none(self, server: tuple[FixedReply, list[str]], kgqa: Kgqa) -> None:
         model, words = server
         Path("list.txt").write_text(" ".join(words))
