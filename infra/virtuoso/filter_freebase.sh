@@ -5,7 +5,7 @@
 #   filter_freebase.sh DUMP.gz PARTS
 #
 # DUMP.gz is the dump as published (gzip, one fact per line, fields separated by tabs). PARTS is a folder that must not
-# exist yet. It gets gzip files of LINES facts each (20,000,000), so that several loaders can work at the same time.
+# exist yet. It gets gzip files of LINES_PER_PART facts each (20,000,000), so that several loaders can work at the same time.
 # ALL_LANGUAGES=1 keeps names in every language. The name lookup uses them if there is no English name.
 set -euo pipefail
 

@@ -4,7 +4,7 @@
 #   start.sh FOLDER
 #
 # Environment, with defaults:
-#   MEMORY_GB      memory for page buffers (two thirds of the machine's, divided by the replicas on it)
+#   MEMORY_GB      memory for page buffers (two thirds of the machine's: give each of several replicas its part)
 #   THREADS        requests answered at the same time (32)
 #   HTTP_HOST      address of the SPARQL endpoint (127.0.0.1). Queries need no account; writing needs the password of dba, which
 #                  is `dba` unless load_freebase.sh or you changed it. Open it to trusted networks only

@@ -200,19 +200,20 @@ async def descriptors(configuration: Configuration) -> list[Finding]:
 async def gpu(configuration: Configuration) -> list[Finding]:
     """List the GPUs of this machine, and check whether this configuration needs one here."""
     keys = config.flatten(configuration.config)
-    reasons = [f"{key}={value}" for key, value in keys if key.endswith(".device") and str(value).startswith("cuda")]
+    encoders = [(key, value) for key, value in keys if key.endswith(".device") and str(value).startswith("cuda")]
+    on_cpu = {f"{key}={value}": f"{key}=null" for key, value in encoders}
     if _serves_here(configuration) and "GPU" in (configuration.config["llm"]["resources"] or {"GPU": 1}):
-        reasons.append("llm=serve")
+        on_cpu["llm=serve"] = "llm.resources={CPU: 1}"
     smi = shutil.which("nvidia-smi")
     cards = await asyncio.to_thread(_cards, smi) if smi else []
     if cards:
-        return [*(finding for card in cards for finding in ok("GPU", card)), *_cpu_torch(reasons)]
-    if reasons:
+        return [*(finding for card in cards for finding in ok("GPU", card)), *_cpu_torch(on_cpu)]
+    if on_cpu:
         return problem(
             "GPU",
-            f"there is none here, and {', '.join(reasons)} needs one",
+            f"there is none here, and {', '.join(on_cpu)} needs one",
             "Run this on a machine with a GPU, name a cluster with one (engine.address), or use the CPU: "
-            "device=null, llm.resources={CPU: 1}.",
+            f"{', '.join(on_cpu.values())}.",
         )
     return ok("GPU", "there is none here, and this configuration needs none in this process")
 
@@ -230,13 +231,13 @@ def _cards(smi: str) -> list[str]:
     return [f"{name}: {used} of {total} used" for name, used, total in rows]
 
 
-def _cpu_torch(reasons: list[str]) -> Iterator[Finding]:
+def _cpu_torch(on_cpu: Mapping[str, str]) -> Iterator[Finding]:
     torch = dict(_installed()).get("torch")
-    if reasons and torch is not None and Version(torch).local == "cpu":
+    if on_cpu and torch is not None and Version(torch).local == "cpu":
         yield from problem(
             "GPU",
-            f"torch {torch} is the build for CPUs, and {', '.join(reasons)} needs a GPU",
-            "Install the CUDA build of torch, or leave the device null for the CPU.",
+            f"torch {torch} is the build for CPUs, and {', '.join(on_cpu)} needs a GPU",
+            f"Install the CUDA build of torch, or use the CPU: {', '.join(on_cpu.values())}.",
         )
 
 

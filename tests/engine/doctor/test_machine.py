@@ -168,14 +168,14 @@ class TestGpu:
             "problem",
             "there is none here, and retrieval.encoder.device=cuda:0 needs one",
             "Run this on a machine with a GPU, name a cluster with one (engine.address), or use the CPU: "
-            "device=null, llm.resources={CPU: 1}.",
+            "retrieval.encoder.device=null.",
         )
 
     @pytest.mark.parametrize(
         ("words", "level"),
         [
             ((), "problem"),
-            (("llm.resources={CPU: 1}",), "ok"),
+            (("llm.resources={CPU: 1}",), "ok"),  # as the advice says
             (("engine=ray", "engine.address=127.0.0.1:6379"), "ok"),
         ],
     )
@@ -185,6 +185,7 @@ class TestGpu:
         monkeypatch.setenv("PATH", "")
         (finding,) = await machine.gpu(point("llm=serve", "llm.model=org/llama", *words))
         assert finding.level == level
+        assert (finding.fix or "").endswith("or use the CPU: llm.resources={CPU: 1}.") is (level == "problem")
 
     async def test_the_gpu_is_listed(self, smi: None) -> None:
         (finding,) = await machine.gpu(point())
@@ -194,7 +195,7 @@ class TestGpu:
         pretend(packages, "torch", "2.13.0+cpu")
         level, _, fix = worst(await machine.gpu(point(*self.CUDA)))
         assert level == "problem"
-        assert fix == "Install the CUDA build of torch, or leave the device null for the CPU."
+        assert fix == "Install the CUDA build of torch, or use the CPU: retrieval.encoder.device=null."
 
 
 class TestRay:
