@@ -3,6 +3,7 @@
 | error           | raised by          | caught by                | result                                            |
 | --------------- | ------------------ | ------------------------ | ------------------------------------------------- |
 | UserError       | anywhere           | the command line         | one sentence on stderr, exit code 2               |
+| Outage          | the engine         | the command line         | one sentence on stderr, exit code 4               |
 | ParseError      | `Prompt.parse`     | the method's tools       | a retry, then the prompt's fallback; a trace step |
 | BudgetExhausted | the method's tools | the method               | an answer from what is known, `budget_exhausted`  |
 | ContextOverflow | a model            | the method or the engine | a `failed` row if the method does not handle it   |
@@ -22,6 +23,10 @@ from pydantic import ValidationError
 
 from pipeline.suggestions import closest
 
+MISTAKE = 2
+"""Exit code of a command that cannot go on until the user has changed something."""
+OUTAGE = 4
+"""Exit code of a run that servers have stopped by not answering for minutes: later, the same command may go on."""
 FAILED_RUN = 3
 """Exit code of a run in which more questions failed than `run.max_failed` allows, and has its results all the same."""
 
@@ -44,6 +49,10 @@ class OverLimitError(ParseError):
 
 class BudgetExhausted(KgqaError):
     """A limit of the budget of a question (specification §2.5) was met; the message names the limit."""
+
+
+class Outage(UserError):
+    """Servers have not answered for minutes, so the run stops; the same command goes on when they answer again."""
 
 
 class StorageError(UserError):

@@ -29,6 +29,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {plural(noun, number)}"
 
 
+def counted_questions(number: int, configurations: int) -> str:
+    """Return a number of questions that counts each question once for every configuration that was asked."""
+    return counted(number, "question") + (" (each configuration counts its own)" if configurations > 1 else "")
+
+
 def plural(noun: str, number: int) -> str:
     """Return a noun, or some words that end in one, as it stands after a number."""
     if number == 1:

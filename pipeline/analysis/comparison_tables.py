@@ -250,7 +250,7 @@ def _difference(each: Comparison, *, intervals: bool) -> Text:
 
 def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clusters | None) -> Iterator[str]:
     yield (
-        f"percent; difference: percentage points, {comparisons[0].confidence:.0%} paired bootstrap interval\n"
+        f"percent; difference: percentage points, {100 * comparisons[0].confidence:g} % paired bootstrap interval\n"
         "flips: questions won and lost; costs per question; failed questions are wrong"
     )
     test = "McNemar's exact test" if comparisons[0].exact_p is not None else "the paired bootstrap"

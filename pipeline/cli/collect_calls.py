@@ -42,6 +42,7 @@ def _notes(folders: Iterable[RunFolder]) -> Iterator[str]:
     for folder in folders:
         served = (folder.read_run() or {"served": []})["served"]
         if labels := dict.fromkeys(one["label"] for one in served if one["label"]):
-            yield f"{folder.path} was answered by {', '.join(labels)}, not by a language model"
+            partly = "" if all(one["label"] for one in served) else "partly "
+            yield f"{folder.path} was {partly}answered by {', '.join(labels)}, not by a language model"
         if folder.read_summary() is None:
             yield f"{folder.path} is not finished: only its committed questions were read"

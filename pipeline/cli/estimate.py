@@ -26,7 +26,7 @@ from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import plain_table
 from pipeline.llm.role_sections import is_embedded
-from pipeline.text import counted
+from pipeline.text import counted, counted_questions
 
 _SAMPLED = "pipeline.datasets.subsample.Subsample"
 _OWN_SECTION = "estimate."
@@ -175,7 +175,8 @@ def _basis(
         costs = "would cost" if simulated else "cost"
         yield f"the tokens of the sample {costs} {spent['token_usd']:,.2f} US dollars at the prices given"
     if rate is None:
-        yield "GPU hours and hours need the speed of the model: give estimate.tokens_per_s_per_gpu"
+        parts = "" if simulated else "only the time of the sample's last attempt is known: "
+        yield f"{parts}GPU hours and hours need the speed of the model: give estimate.tokens_per_s_per_gpu"
         return
     source = "assumed" if plan.tokens_per_s_per_gpu else "measured under the load of the sample"
     yield f"rate: {rate:,.0f} tokens a second {server}, {source}; {load}"
@@ -224,9 +225,11 @@ def _rate(sampling: Sampling, plan: Plan, spent: Mapping[str, float], gpus: int)
     return plan.tokens_per_s_per_gpu or (None if _label(sampling) else _measured_rate(sampling, spent, gpus))
 
 
-def _measured_rate(sampling: Sampling, spent: Mapping[str, float], gpus: int) -> float:
-    """Return the tokens per second and GPU while the sample was answered."""
+def _measured_rate(sampling: Sampling, spent: Mapping[str, float], gpus: int) -> float | None:
+    """Return the tokens per second and GPU while the sample was answered; None if it was stopped and resumed."""
     summaries = [folder.read_summary() or {} for folder, _ in sampling.batches]
+    if any(times.get("resumed") for times in summaries):
+        return None
     seconds = sum(times["wall_s"] - times["opening_s"] for times in summaries)
     tokens = spent["prompt_tokens"] + spent["completion_tokens"]
     if not tokens:
@@ -235,13 +238,17 @@ def _measured_rate(sampling: Sampling, spent: Mapping[str, float], gpus: int) ->
 
 
 def _sampled(sampling: Sampling) -> int:
+    """Return how many questions of each dataset were sampled at most."""
     return max(summary.questions for _, summaries in sampling.batches for summary in summaries)
 
 
 def _table(lines: Sequence[Line], sampling: Sampling) -> Table:
     whole = sampling.wholes[0]
     confidence = config.build("evaluation", whole).confidence
-    table = plain_table(f"projected from {_sampled(sampling)} of {counted(_questions(whole), 'question')}")
+    several = (
+        " of the first dataset" if len({config.canonical(each["dataset"]) for each in sampling.wholes}) > 1 else ""
+    )
+    table = plain_table(f"projected from {_sampled(sampling)} of {counted(_questions(whole), 'question')}{several}")
     table.add_column("of the whole run", no_wrap=True)
     table.add_column("estimate", justify="right", no_wrap=True)
     table.add_column(f"{100 * confidence:g} % interval", justify="right", no_wrap=True)
@@ -260,7 +267,8 @@ def _notes(sampling: Sampling, plan: Plan) -> Iterator[str]:
         whole = counted(sampled, "question")
         yield f"estimate.questions={plan.questions}, but the run has only {whole}: all were asked"
     if failed := sum(summary.failed for _, summaries in sampling.batches for summary in summaries):
-        yield f"{failed} of the sampled questions failed; what they cost until then is counted"
+        said = counted_questions(failed, len(sampling.wholes))
+        yield f"{said} of the sample failed; what they cost until then is counted"
     if label := _label(sampling):
         yield f"answered by {label}: a language model makes other errors and writes replies of other lengths"
     if sampling.wholes[0]["run"]["early_stopping"]:

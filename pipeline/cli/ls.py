@@ -191,8 +191,7 @@ def _refusals(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
     if not any(failed for failed, _ in counts):  # of most runs, run.yaml need not be read as a whole
         return []
     run = folder.require_run()
-    methods = [str(point["config"]["method"].get("_target_")) for point in run["points"]]
-    return retry_refusals(folder.path, methods, run, counts)
+    return retry_refusals(folder.path, [point["config"] for point in run["points"]], run, counts)
 
 
 def _unfinished(run: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -259,7 +258,10 @@ def _lines(runs: Sequence[ListedRun]) -> list[str]:
 def _meaning(runs: Sequence[ListedRun]) -> list[str]:
     """Say what the figures mean; nothing if no run has any."""
     coverage = " / ".join(sorted({f"{100 * each.confidence:g} %" for each in runs if each.confidence}))
-    meaning = f"Hits@1 in percent ({coverage} interval); calls and tokens as if each configuration had run alone"
+    meaning = (
+        f"Hits@1 in percent ({coverage} interval); failed: each configuration counts its own questions; calls and "
+        "tokens as if each configuration had run alone"
+    )
     return [meaning] if coverage else []
 
 
@@ -311,7 +313,7 @@ def _state(run: ListedRun) -> str:
 def _score(run: ListedRun, form: str) -> str:
     """Return the score and the ends of its interval in this form."""
     if run.hits_at_1 is None or run.interval is None:
-        return "not the same questions" if run.confidence and run.best_configuration is None else "–"
+        return "not the same questions of one graph" if run.confidence and run.best_configuration is None else "–"
     return form.format(*map(percent, (run.hits_at_1, *run.interval)))
 
 

@@ -17,7 +17,7 @@ from types import FrameType
 
 from pipeline.cli import hydra_flags
 from pipeline.cli.commands import COMMANDS, SECTIONS, Command, named
-from pipeline.errors import RunStopped, ServiceError, UserError
+from pipeline.errors import MISTAKE, OUTAGE, Outage, RunStopped, ServiceError, UserError
 from pipeline.extras import require
 from pipeline.renames import current_command, current_override
 from pipeline.suggestions import did_you_mean
@@ -28,7 +28,7 @@ _COMPLETION = 'eval "$(kgqa --shell-completion install=bash)" lets the Tab key o
 _EXTRAS_OF_WORDS = {"s3://": "s3", "hydra/sweeper=optuna": "optuna"}
 """The extra that each word of a command needs, by a part of the word."""
 _RESOURCES = {
-    errno.ENOSPC: "standard output is on a full disk",
+    errno.ENOSPC: "the disk of standard output, or of a file that this command writes, is full",
     errno.EMFILE: "raise the limit of open files (ulimit -n), or set a smaller engine.concurrency",
     errno.ENFILE: "this machine has no more open files",
     errno.ENOMEM: "out of memory",
@@ -87,7 +87,7 @@ def guard(job: Callable[[list[str]], int], words: list[str]) -> int:
             _discard_output()
         # A value of a file, which may have line breaks, must not look like another line of ours.
         print(f"kgqa: {printable(' '.join(sentence.splitlines()))}", file=sys.stderr)
-        return 2
+        return OUTAGE if _is_outage(error) else MISTAKE
     except KeyboardInterrupt as stopped:
         print(f"kgqa: {_stopped(words, has_begun=isinstance(stopped, RunStopped))}", file=sys.stderr)
         return 143 if terminated.is_set() else 130
@@ -127,7 +127,7 @@ def _stopped(words: Sequence[str], *, has_begun: bool) -> str:
     name = named(words)
     if name is None or not COMMANDS[name].resumes:
         return "stopped"
-    if "run.restart=true" not in words:
+    if not any(word.lower() == "run.restart=true" for word in words):
         return "stopped; run the same command again to continue"
     if not has_begun:
         return "stopped before the earlier results were deleted; run the same command again to replace them"
@@ -250,6 +250,11 @@ def _user_message(error: Exception) -> str | None:
     if isinstance(error, ImportError) and "failed to map segment" in str(error):
         return f"out of memory: a library cannot be loaded ({error})"
     return str(error) if isinstance(error, (UserError, ServiceError)) else None
+
+
+def _is_outage(error: Exception) -> bool:
+    """Whether servers have stopped a run."""
+    return any(map(_is_outage, error.exceptions)) if isinstance(error, ExceptionGroup) else isinstance(error, Outage)
 
 
 def _usage(name: str, command: Command) -> str:

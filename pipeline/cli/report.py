@@ -15,7 +15,7 @@ from pipeline.analysis.unreadable_roles import unreadable_notes
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.cli.run_output import REPORT
-from pipeline.engine.retry_advice import TOO_LONG, is_too_long
+from pipeline.engine.retry_advice import TOO_LONG, has_early_stopping, is_too_long
 from pipeline.errors import StorageError, UserError
 from pipeline.evaluation.configuration_summary import Group, best_first, rivals
 from pipeline.evaluation.score_tables import percent, sweep_table
@@ -24,7 +24,7 @@ from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.report.build_page import build_page
 from pipeline.report.data import Configuration, read_blocks, retry_refusals_of
 from pipeline.report.render_page import render
-from pipeline.text import agreeing, counted, kgqa, show_command
+from pipeline.text import agreeing, counted, counted_questions, kgqa, show_command
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, storage_path, write_whole
 
@@ -63,7 +63,8 @@ def _results(path: StoragePath, scored: Sequence[Configuration]) -> Iterator[str
     summaries = [each.summary for each in scored]
     among = [scored[each] for each in rivals([(each.asked, each.questions, each.closed_book) for each in summaries])]
     if not among:
-        yield f"{path}: {counted(len(scored), 'configuration')}, not asked the same questions: none is the best."
+        several = counted(len(scored), "configuration")
+        yield f"{path}: {several}, not asked the same questions of one graph: none is the best."
         return
     means = [each.summary.score(_SCORE) for each in among]
     best = scored[best_first(summaries)[0]]
@@ -98,9 +99,10 @@ def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iter
     yield from (f"{note}." for note in configurations[0].run.score_notes)
     if failed := sum(each.failed for each in summaries):
         errors = configurations[0].run.errors
-        again = f": {kgqa('evaluate', path / 'run.yaml', 'run.retry_failed=true')} asks again"
-        said = f"{counted(failed, 'question')} failed and {agreeing('count', failed)} as wrong"
-        yield f"{said}{'' if all(map(is_too_long, errors)) else again}."
+        is_vain = has_early_stopping([each.resolved for each in configurations]) or all(map(is_too_long, errors))
+        again = "" if is_vain else f": {kgqa('evaluate', path / 'run.yaml', 'run.retry_failed=true')} asks again"
+        said = f"{counted_questions(failed, len(summaries))} failed and {agreeing('count', failed)} as wrong"
+        yield f"{said}{again}."
         yield from [f"{TOO_LONG}."] if any(map(is_too_long, errors)) else []
         yield from (f"{refusal}." for refusal in retry_refusals_of(configurations))
     if much_unreadable(summaries):

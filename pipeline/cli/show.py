@@ -61,7 +61,8 @@ def _chosen(trace: QuestionTrace, wanted: int | Sequence[int] | None) -> Sequenc
     numbers = [wanted] if isinstance(wanted, int) else wanted
     for number in numbers:
         if number not in range(len(trace.steps)):
-            raise UserError(f"the question has no step {number}: its steps are 0 to {len(trace.steps) - 1}")
+            known = f"its steps are 0 to {len(trace.steps) - 1}" if trace.steps else "it has none"
+            raise UserError(f"the question has no step {number}: {known}")
     return [trace.steps[number] for number in numbers]
 
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline import config
-from pipeline.cli.arguments import Arguments
+from pipeline.cli.arguments import Arguments, Trust
 from pipeline.cli.main import main
 from pipeline.cli.output import Output
 from pipeline.cli.sweep import read_configurations
@@ -47,6 +47,12 @@ class Plan:
     held_out: tuple[str, ...]
     weight: NonNegativeInt
     right_share: NonNegativeFloat
+    run: Trust
+
+    @property
+    def trust(self) -> str:
+        """The word that lets a command of a round use what only `configurations` names, if the user trusts it."""
+        return f"run.trust={str(self.run.trust).lower()}"
 
 
 def run(arguments: Arguments) -> Output:
@@ -82,7 +88,8 @@ def _train(plan: Plan, settings: Mapping[str, Any], number: int, model: Path, he
         _run(plan, folder / "run", model, questions=plan.questions, seed=number)
         files = ",".join(map(str, [held_out, *plan.held_out]))
         selected = [f"material.held_out=[{files}]", f"collect.right_share={plan.right_share}"]
-        _succeed("collect", "corrections", str(folder / "run"), f"output={folder}/corrections.jsonl", *selected)
+        output_file = f"output={folder}/corrections.jsonl"
+        _succeed("collect", "corrections", str(folder / "run"), output_file, *selected, plan.trust)
     corrections = [output / f"round-{earlier}" / "corrections.jsonl" for earlier in range(1, number + 1)]
     others = [Part(Path(file), {"": plan.texts_share}) for file in plan.texts]
     texts = folder / "texts.jsonl"
@@ -109,7 +116,8 @@ def _run(plan: Plan, folder: Path, model: Path, *, questions: int, seed: int) ->
     file = folder.parent / f"{folder.name}.txt"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    _succeed("sweep", str(file), f"run.sample={questions}", f"run.sample_seed={seed}", f"run.dir={folder}")
+    sample = (f"run.sample={questions}", f"run.sample_seed={seed}")
+    _succeed("sweep", str(file), *sample, f"run.dir={folder}", plan.trust)
 
 
 def _write_held_out(output: Path) -> Path:

@@ -125,6 +125,7 @@ class RunProgress:
         on_opened: Callable[[Sequence[Backends]], None],
         confidence: float,
         names: Sequence[str] = (),
+        is_resumed: bool = False,
         check: Callable[[FinishedRows], str | None] = lambda _: None,
     ) -> None:
         """Create the bar. It is drawn when the first worker has opened its components.
@@ -136,11 +137,13 @@ class RunProgress:
             on_opened: Called with the backends of each worker. It stops the run by raising.
             confidence: Coverage of the intervals of the leading configurations, between 0 and 1.
             names: The names of the configurations, if there are several.
+            is_resumed: Whether an earlier attempt has begun the run, so that its questions are fixed.
             check: Called with rows that have just finished. It returns a line to print, and stops the run by raising.
         """
         self._check = check
         self._on_opened = on_opened
         self._names = names
+        self._is_resumed = is_resumed
         self._confidence = confidence
         self._done = done
         self.sum = FinishedRows()
@@ -167,7 +170,8 @@ class RunProgress:
             if self._names:
                 left = round((task.total or 0) - task.completed)
                 asked = f"{counted(left, 'question')} of {counted(len(self._names), 'configuration')}"
-                self.say(f"{asked} to answer (each configuration counts its own); run.limit=… asks fewer")
+                fewer = "" if self._is_resumed else "; run.limit=… asks fewer"
+                self.say(f"{asked} to answer (each configuration counts its own){fewer}")
             self._printed_at = time.monotonic()
             self._bar.start_task(self._task)
             if self._draws:

@@ -1,6 +1,6 @@
 """Stops a run whose questions fail again and again, as all others would (`run.max_equal_failures`).
 
-Either the first ones all fail with the same error or are all refused, or a server does not come back.
+Either the first ones all fail with the same error, or because of servers, or a server does not come back.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping
 
 from pipeline.engine.worker_reports import FinishedRows
-from pipeline.errors import RequestRefused, ServiceError, UserError
-from pipeline.text import counted
+from pipeline.errors import Outage, RequestRefused, ServiceError, UserError
+from pipeline.text import counted_questions
 
 _OUTAGE_S = 300.0
 """Seconds during which all questions fail because of a server, after which the run stops. A restart takes less."""
@@ -21,18 +21,21 @@ _REFUSED = f"{RequestRefused.__name__}:"
 _OUTAGE = (f"{ServiceError.__name__}:", _REFUSED)
 """The beginnings of an error that may be gone when a server is up again, or takes requests again."""
 _NEVER = "(run.max_equal_failures=null goes on)"
-_WHEN_BACK = (
-    "When it answers again, or takes requests again, the same command goes on, and run.retry_failed=true asks the "
-    "failed questions again"
-)
+_WHEN_BACK = "When it answers again, or takes requests again, the same command goes on"
+_RETRIES = ", and run.retry_failed=true asks the failed questions again"
 
 
 class RepeatedFailures:
     """Checks the finished rows of a run."""
 
-    def __init__(self, most: int | None) -> None:
-        """Stop the run after `most` rows if all have failed with one error, or were refused; None never stops it."""
+    def __init__(self, most: int | None, *, configurations: int = 1, may_retry: bool = True) -> None:
+        """Stop the run after `most` rows if all have failed with one error, or because of servers; None never stops it.
+
+        There is a row for each of the `configurations`. `may_retry` is whether `run.retry_failed=true` is allowed.
+        """
         self._most = most
+        self._configurations = configurations
+        self._when_back = f"{_WHEN_BACK}{_RETRIES if may_retry else ''}"
         self._questions = self._failed = 0
         self._errors: dict[str, str] = {}
         """Those of the first rows, as `FinishedRows.errors`."""
@@ -52,18 +55,21 @@ class RepeatedFailures:
         self._count_outage(new)
         cause = self._common_cause
         if cause and self._most <= self._questions:
-            self._stop(f"the first {counted(self._most, 'question')} all failed {cause} {_NEVER}:", self._errors)
+            self._stop(f"the first {self._counted(self._most)} all failed {cause} {_NEVER}:", self._errors)
         if self._failed_in_a_row >= self._most and time.monotonic() > self._outage_began_s + _OUTAGE_S:
             outage = f"for {_OUTAGE_S / 60:.0f} minutes, all questions have failed because of a server {_NEVER}"
-            self._stop(f"{outage}. {_WHEN_BACK}:", new.errors)
+            self._stop(f"{outage}. {self._when_back}:", new.errors, Outage)
         if before < _ANNOUNCED <= self._failed_in_a_row:
-            failed = f"{counted(self._failed_in_a_row, 'question')} failed"
+            failed = f"{self._counted(self._failed_in_a_row)} failed"
             error = next(iter(new.errors.values())).splitlines()[-1]
             if cause:
                 return f"the first {failed} {cause}: if the first {self._most} do, the run stops ({error})"
             limit = f"if all fail for {_OUTAGE_S / 60:.0f} minutes, the run stops"
             return f"the last {failed} because of a server: {limit} ({error})"
         return None
+
+    def _counted(self, rows: int) -> str:
+        return counted_questions(rows, self._configurations)
 
     @property
     def _common_cause(self) -> str:
@@ -72,8 +78,9 @@ class RepeatedFailures:
             return ""
         if len(self._errors) == 1:
             return "with the same error"
-        is_refused = all(kind.startswith(_REFUSED) for kind in self._errors)
-        return "because the servers refuse their requests" if is_refused else ""
+        if all(kind.startswith(_REFUSED) for kind in self._errors):
+            return "because the servers refuse their requests"
+        return "because of a server" if all(kind.startswith(_OUTAGE) for kind in self._errors) else ""
 
     def _count(self, new: FinishedRows) -> None:
         self._questions += new.questions
@@ -91,9 +98,9 @@ class RepeatedFailures:
             self._outage_began_s = time.monotonic()
         self._failed_in_a_row += new.questions
 
-    def _stop(self, said: str, errors: Mapping[str, str]) -> None:
+    def _stop(self, said: str, errors: Mapping[str, str], kind: type[UserError] = UserError) -> None:
         details = next(iter(errors.values()))
         self.error = f"{said}\n{details}"
         *traceback, error = details.splitlines()
         where = "; stopped.txt in the run folder has the traceback" if traceback else ""
-        raise UserError(f"{said} {error}{where}")
+        raise kind(f"{said} {error}{where}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -30,8 +30,13 @@ def with_new_folder(run: object) -> str:
     return f"{RESTART}; another run.dir with {shell_override('run.reuse', [str(run)])} keeps its calls"
 
 
+def has_early_stopping(configs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a run of these configurations drops some of them early, so that `run.retry_failed=true` is refused."""
+    return bool(configs[0]["run"].get("early_stopping"))
+
+
 def retry_refusals(
-    run: object, methods: Iterable[str], head: Mapping[str, Any], counts: Iterable[tuple[int, int]]
+    run: object, configs: Sequence[Mapping[str, Any]], head: Mapping[str, Any], counts: Iterable[tuple[int, int]]
 ) -> list[str]:
     """Return when `run.retry_failed=true` is refused, and what to do then; nothing if no or every question failed.
 
@@ -39,15 +44,18 @@ def retry_refusals(
 
     Args:
         run: The run folder, or a word that stands for it.
-        methods: The classes of the methods, as dotted names.
+        configs: The resolved configurations.
         head: `id` and `versions` of `run.yaml`; without `id`, no version is compared.
         counts: The failed and the asked questions of each configuration.
     """
     failed, asked = map(sum, zip(*counts, strict=True))
+    if failed and has_early_stopping(configs):
+        return [f"run.retry_failed=true is refused for {run}, whose run.early_stopping has decided: start a new run"]
     if not 0 < failed < asked:
         return []
     begun_by = head.get("versions", {}).get("kgqa-pipeline")
     if "id" in head and begun_by != version("kgqa-pipeline"):
         return [f"kgqa-pipeline {begun_by} began {run}, so run.retry_failed=true is refused: {with_new_folder(run)}"]
+    methods = (str(each["method"].get("_target_")) for each in configs)
     own = dict.fromkeys(method for method in methods if not is_own(method))
     return [f"after an edit of {method}, run.retry_failed=true is refused: {with_new_folder(run)}" for method in own]

@@ -244,8 +244,9 @@ class _RunDescription:
             self._saved = {"id": self.id, **self._saved}
         self._is_changed = self._saved != saved
         self._is_going_on = False
-        self._kept_calls = 0 if saved is None else folder.journal_calls()
-        self._is_empty = has_id and not folder.finished() and not self._kept_calls
+        self.kept_calls = 0 if saved is None else folder.journal_calls()
+        """The calls of unfinished shards that earlier attempts have made."""
+        self._is_empty = has_id and not folder.finished() and not self.kept_calls
         """Whether the run has nothing yet that a model or a graph has replied: they may be others now."""
         self._started = time.time()
         self.began = self.opened = time.monotonic()
@@ -302,9 +303,9 @@ class _RunDescription:
     def accept(self) -> None:
         """Name the folder, now that nothing refuses the run, and write what has changed in `run.yaml`."""
         self._console.print(f"run folder: {self._folder.path}", markup=False, soft_wrap=True)
-        if self._kept_calls:
-            stored = f"of unfinished shards {agreeing('are', self._kept_calls)} stored from before"
-            self._console.print(f"{counted(self._kept_calls, 'model call')} {stored}")
+        if self.kept_calls:
+            stored = f"of unfinished shards {agreeing('are', self.kept_calls)} stored from before"
+            self._console.print(f"{counted(self.kept_calls, 'model call')} {stored}")
         if self._is_changed:
             assert self._saved is not None, "a new run has not changed"
             self._folder.write_run(self._saved)
@@ -331,7 +332,8 @@ async def _run_shards(
         total, done = count_rows(parts, size=size, finished=finished)
         if finished and run["early_stopping"]:  # the configurations that were dropped have no rows there
             done = sum(shard.height for shard in read_shards(folder, ["point"], indices=sorted(finished)))
-    failures = RepeatedFailures(run["max_equal_failures"])
+    resumed, may_retry = bool(done or description.kept_calls), not run["early_stopping"]
+    failures = RepeatedFailures(run["max_equal_failures"], configurations=len(configs), may_retry=may_retry)
     progress = RunProgress(
         console,
         total=total,
@@ -339,6 +341,7 @@ async def _run_shards(
         on_opened=description.on_opened,
         confidence=configs[0]["evaluation"]["confidence"],
         names=_names(configurations),
+        is_resumed=resumed,
         check=failures.check,
     )
     rounds: Rounds = iter([shards(parts, rejections.add, size=size)])
@@ -374,9 +377,9 @@ async def _run_shards(
         "loop_lag_s": progress.sum.loop_lag_s,
     }
     if not has_work and (earlier := folder.read_summary()):
-        times = {name: earlier[name] for name in TIMES}
+        times, resumed = {name: earlier[name] for name in TIMES}, earlier.get("resumed", False)
     questions = tuple(unfinished.questions[number] for number in range(len(configurations)))
-    return RunTotals(questions, rejections.count, run["max_failed"], **times)
+    return RunTotals(questions, rejections.count, run["max_failed"], resumed=resumed, **times)
 
 
 @contextmanager

@@ -17,16 +17,20 @@ def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
     if not shares:
         return "older traces do not say how many questions met a limit of budget"
     if not any(shares) and any(each.failed for each in summaries):
-        return "no question met a limit of budget, apart from those that failed"
+        return "none of the questions that did not fail met a limit of budget"
     if not any(shares):
         return f"no question{' of any configuration' if len(summaries) > 1 else ''} met a limit of budget"
     high = much_limited(summaries)
     if len(summaries) == 1:
-        return f"{share_text(shares[0])} of the questions met a limit of budget"
+        return f"{share_text(shares[0])} of the questions met a limit of budget or of the method"
     if not high:
-        return f"{at_most_text(max(shares))} of the questions of each configuration met a limit of budget"
+        return (
+            f"{at_most_text(max(shares))} of the questions of each configuration met a limit of budget or of the method"
+        )
     named = named_shares([(share, each.number) for share, each in high])
-    return f"configurations whose questions met a limit of budget, which may decide their scores: {named}"
+    return (
+        f"configurations whose questions met a limit of budget or of the method, which may decide their scores: {named}"
+    )
 
 
 def cut_replies_line(summaries: Sequence[ConfigurationSummary]) -> str:

@@ -27,7 +27,8 @@ def gold_lines(summaries: Sequence[ConfigurationSummary]) -> list[str]:
     if not any(summary.from_gold for summary in summaries):
         return []
     return [
-        "the oracle replies from the gold answers: a score shows what a method can reach, not what a model answers",
+        "the oracle replies from the gold answers (and errs by llm.error_rate): a score shows what a method can reach "
+        "with such replies, not what a model answers",
         *closed_book_lines([summary.method for summary in summaries if summary.closed_book]),
     ]
 

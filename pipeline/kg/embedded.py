@@ -298,7 +298,7 @@ class EmbeddedGraph:
 def _open_store(path: Path) -> ox.Store:
     if not path.is_dir():
         command = kgqa("graph", "load", "target=oxigraph", f"output={path}")
-        raise UserError(f"kg.store={path} is not a folder; create it with `{command}`")
+        raise UserError(f"kg.store={path} is not a folder; create it with `{command}` and the keys of the dataset")
     try:
         # Read-only, so that all workers of one machine can share it.
         return ox.Store.read_only(str(path))

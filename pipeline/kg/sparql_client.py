@@ -44,7 +44,6 @@ query at that moment is refused, and succeeds when it is sent again.
 """
 _TIMED_OUT = re.compile(r"Virtuoso S1T00\b")
 _RETRIED = {408, 429}
-_OVERLOADED = {502, 503, 504}
 _CLOSED = {301, 302, 303, 307, 308, 401, 403, 404, 405}
 """The server takes no queries here, whatever they ask."""
 
@@ -175,8 +174,10 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
                 limit = f"keep its answer below kg.max_reply_mb={self._max_reply_mb:g}"
             raise AttemptFailed(f"{server.url} did not {limit}", too_slow=not broken) from None
         except aiohttp.ClientError as error:
-            # A server that is busy, or that closed an idle connection, disconnects as well. It is still healthy.
-            if not isinstance(error, aiohttp.ServerDisconnectedError):
+            # A server that is busy, or that closed an idle connection, disconnects as well: once says little.
+            if isinstance(error, aiohttp.ServerDisconnectedError):
+                self.count_failure(server, describe(error))
+            else:
                 self.mark_unhealthy(server, describe(error))
             raise AttemptFailed(f"{server.url}: {describe(error)}") from None
         if response.status != 200:
@@ -238,7 +239,9 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
         text = " ".join(response.body[:2000].decode(errors="replace").partition("SPARQL query:")[0].split())
         message = f"{server.url} answered {response.status}: {printable(text[:400])}"
         refused = (response.status < 500 and response.status not in _RETRIED) or bool(_REFUSED.match(text))
-        if response.status in _OVERLOADED | _CLOSED:
+        # Virtuoso answers 500 to a single query, too: for one that it refuses, and for a deadlock.
+        has_failed = response.status >= 500 and not text.startswith("Virtuoso")
+        if has_failed or response.status in _CLOSED:
             self.count_failure(server, message, refusal=message if response.status in _CLOSED else "")
         raise AttemptFailed(message, too_slow=bool(_TIMED_OUT.match(text)), refused=refused)
 

@@ -155,8 +155,8 @@ def _empty_table(summaries: Sequence[ConfigurationSummary], numbers: str) -> Tab
     label = f" ({first.label})" if first.label else ""
     title = f"Ablations of {first.method}{label} on {first.dataset}, {counted(first.questions, 'question')}"
     caption = (
-        f"percent and percentage points, {first.confidence:.0%} paired bootstrap intervals; published: range over the "
-        f"paper's datasets; {numbers}"
+        f"percent and percentage points, {100 * first.confidence:g} % paired bootstrap intervals; published: range "
+        f"over the paper's datasets; {numbers}"
     )
     return plain_table(title, "\n".join([caption, *retriever_lines(summaries)]))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline import config
 from pipeline.analysis.unreadable_roles import unreadable_lines
-from pipeline.engine.retry_advice import TOO_LONG, is_too_long
+from pipeline.engine.retry_advice import TOO_LONG, has_early_stopping, is_too_long
 from pipeline.errors import UserError
 from pipeline.evaluation.budget_limits import much_limited
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group
@@ -19,14 +19,14 @@ from pipeline.report.bars import latency_chart, loss_chart, reflection_chart, ro
 from pipeline.report.configuration_table import configuration_table
 from pipeline.report.curves import find_curves
 from pipeline.report.data import SECONDS, Block, Configuration, RunInfo, retry_refusals_of
-from pipeline.report.examples import examples
+from pipeline.report.examples import examples, methods_without_examples
 from pipeline.report.labels import SCORES, BlockLabels, inline, value_text, with_label
 from pipeline.report.page_content import BlockView, Breakdown, KeyView, Page, RunView, ScoreView
 from pipeline.report.papers import paper_tables
 from pipeline.report.pareto import front_view, recommendation_view, recommendations, tags
 from pipeline.report.recommendation import Recommendation
 from pipeline.report.response_curves import responses
-from pipeline.text import agreeing, counted
+from pipeline.text import agreeing, counted, counted_questions
 from pipeline.traces.run_file import differing_code
 
 _COPIED = "kg.dataset."
@@ -62,6 +62,7 @@ def _block_view(block: Block) -> BlockView:
         dataset=inline(block.most_complete.summary.dataset),
         facts=_facts(block),
         gold_notes=gold_lines([each.summary for each in configurations]),
+        rivals=_rivals(configurations),
         simulators=list(dict.fromkeys(inline(each.summary.label) for each in configurations if each.summary.label)),
         warnings=_warnings(block),
         shares_sources=block.shares_sources,
@@ -91,7 +92,16 @@ def _block_view(block: Block) -> BlockView:
         latency=latency_chart(block, labels),
         papers=paper_tables(block),
         examples=examples(block, labels),
+        methods_without_examples=methods_without_examples(block),
     )
+
+
+def _rivals(configurations: Sequence[Configuration]) -> str:
+    """Say with which others a configuration of a front is compared; empty if it is with all."""
+    summaries = [each.summary for each in configurations]
+    has_labels = len({each.label for each in summaries}) > 1
+    has_closed_book = len({each.closed_book for each in summaries}) > 1
+    return "".join([" with the same label"] * has_labels + [" that asked the graph"] * has_closed_book)
 
 
 def _keys(configurations: Sequence[Configuration]) -> list[KeyView]:
@@ -208,16 +218,17 @@ def _warnings(block: Block) -> list[str]:
     not_compared = len(configurations) - len(block.comparable)
     failed = sum(each.summary.failed for each in configurations)
     too_long = [is_too_long(error) for run in block.runs for error in run.errors]
+    is_vain = all(too_long) or all(has_early_stopping([each.resolved]) for each in configurations)
     edited = differing_code(each.code for each in configurations)
     limited = much_limited([each.summary for each in configurations])
     warnings = {
         "Not all configurations answered all questions. Those that answered fewer are in the table, but are not "
         f"compared: {not_compared:,}.": not_compared,
-        f"{counted(failed, 'question')} failed and {agreeing('count', failed)} as wrong.": failed,
-        "run.retry_failed=true asks failed questions again.": failed and not all(too_long),
+        f"{counted_questions(failed, len(configurations))} failed and {agreeing('count', failed)} as wrong.": failed,
+        "run.retry_failed=true asks failed questions again.": failed and not is_vain,
         f"{TOO_LONG}.": failed and any(too_long),
-        f"In {counted(len(limited), 'configuration')}, more than 1 % of the questions met a limit of budget, which may "
-        "decide their scores and the curves through them.": limited,
+        f"In {counted(len(limited), 'configuration')}, more than 1 % of the questions met a limit of budget or of the "
+        "method, which may decide their scores and the curves through them.": limited,
         "The configurations used different graphs, which alone can change scores.": not block.has_one_graph,
         f"The runs used different sources of {inline(', '.join(edited))}, which alone can change scores.": edited,
         "The scores were recomputed after the run. The table shows the new scores; recommendations and averaged "

@@ -245,9 +245,8 @@ def retry_refusals_of(configurations: Sequence[Configuration]) -> list[str]:
     return [
         refusal
         for path, of_run in grouped(configurations, lambda each: each.run.path).items()
-        for methods in [[str(each.resolved["method"].get("_target_")) for each in of_run]]
         for counts in [[(each.summary.failed, each.summary.answered) for each in of_run]]
-        for refusal in retry_refusals(path, methods, of_run[0].run.facts, counts)
+        for refusal in retry_refusals(path, [each.resolved for each in of_run], of_run[0].run.facts, counts)
     ]
 
 

@@ -13,6 +13,7 @@ from pipeline.text import kgqa, printable, show_command
 from pipeline.viewer.index_queries import question_url
 
 _MOST_METHODS = 6
+"""Methods with examples: those that come first in the runs."""
 _LONGEST_TEXT = 3_000
 """Of one message, reply or payload, in characters."""
 
@@ -55,6 +56,11 @@ class Example:
 def examples(block: Block, labels: BlockLabels) -> list[Example]:
     """Return the first question of the largest groups of losses, of the best configuration of each method."""
     return [example for index in _best_of_methods(block) for example in _examples(block, labels, index)]
+
+
+def methods_without_examples(block: Block) -> int:
+    """Return how many methods are left out of the examples."""
+    return max(0, len({configuration.group for configuration in block.configurations}) - _MOST_METHODS)
 
 
 def _best_of_methods(block: Block) -> list[int]:

@@ -142,6 +142,8 @@ class BlockView:
 
     dataset: str
     facts: Sequence[tuple[str, Sequence[str]]]
+    rivals: str
+    """With which others a configuration of a Pareto front is compared; empty if it is with all."""
     simulators: Sequence[str]
     """Labels of simulated models that answered instead of a language model."""
     gold_notes: Sequence[str]
@@ -175,6 +177,7 @@ class BlockView:
     latency: BarChart | None
     papers: Sequence[PaperTable]
     examples: Sequence[Example]
+    methods_without_examples: int
 
 
 @dataclass(frozen=True, slots=True)

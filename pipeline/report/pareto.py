@@ -167,7 +167,7 @@ def _command(configuration: Configuration) -> tuple[str, str]:
         own = [f"method={configuration.family}", *own]
     number = min((each for each in (asked, drawn) if each is not None), default=None)
     if number is None:
-        asks = "all questions of this dataset were asked: give another split or dataset to this command"
+        asks = "this run asks all questions of its dataset: give another split or dataset to this command"
         return kgqa("evaluate", *own), asks
     seed = configuration.parameters.get("run.sample_seed", 0) + 1
     asks = (

@@ -139,7 +139,8 @@ def call_row(source: tuple[str, str, str], role: str, messages: Sequence[Message
 def tables(report: Report) -> list[Table]:
     """Return the report as tables: selected calls by role, rejected calls by reason."""
     selected = plain_table(
-        f"{report.selected:,} of {counted(report.calls, 'call')} of {counted(report.questions, 'question')}"
+        f"{report.selected:,} of {counted(report.calls, 'call')} of {counted(report.questions, 'question')}, "
+        "counted in each configuration"
     )
     selected.add_column("role", overflow="fold")
     for name in ("calls", "prompt characters", "text characters", "longest"):

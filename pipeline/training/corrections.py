@@ -171,7 +171,9 @@ async def read_corrections(
 
 def table(report: Report) -> Table:
     """Return the report as a table."""
-    shown = plain_table(f"calls of {counted(report.questions, 'question')} next to the teacher's")
+    shown = plain_table(
+        f"calls of {counted(report.questions, 'question')}, counted in each configuration, next to the teacher's"
+    )
     shown.add_column("role", overflow="fold")
     for name in ("calls", "wrong", "% wrong", "rows"):
         shown.add_column(name, justify="right")

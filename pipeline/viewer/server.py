@@ -264,7 +264,9 @@ async def _guard(
     name, _, _ = request.host.rpartition(":") if not request.host.endswith("]") else (request.host, "", "")
     response: web.StreamResponse
     if (name or request.host).lower() not in _NAMES:
-        response = web.Response(status=421, text="this server answers only under the name of this machine\n")
+        response = web.Response(
+            status=421, text=f"this server answers only under the names {', '.join(sorted(_NAMES))}\n"
+        )
     else:
         try:
             response = await handler(request)

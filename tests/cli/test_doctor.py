@@ -43,7 +43,7 @@ def test_one_cause_is_printed_once(kgqa: Kgqa) -> None:
     shown = kgqa(*words, "llm.base_urls=[http://127.0.0.1:9/v1]", "llm.model=x", "llm.max_retries=0")
     text = " ".join(shown.out.split())
     assert text.count("no model server can be used") == 1
-    assert "stopped dry run it prevents a run → Fix the problem of model http://127.0.0.1:9/v1 above." in text
+    assert "stopped dry run not tried → Fix the problems above, and run kgqa doctor again." in text
     assert text.endswith("1 problem, which stopped 1 other check")
 
 

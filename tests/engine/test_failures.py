@@ -13,7 +13,7 @@ from pipeline.cli.main import main
 from pipeline.engine import repeated_failures
 from pipeline.engine.repeated_failures import RepeatedFailures
 from pipeline.engine.worker_reports import FinishedRows
-from pipeline.errors import UserError
+from pipeline.errors import OUTAGE, UserError
 from tests.llm.misbehaving_server import body, serving
 
 METHOD = """
@@ -91,7 +91,7 @@ def test_a_run_whose_server_does_not_come_back_stops(
     monkeypatch.setattr(repeated_failures, "_OUTAGE_S", 0)
     keys = ("method.failing=0", "engine.shard_size=8", "engine.concurrency=1", "run.max_equal_failures=4")
     code, _, said = evaluate("run.limit=60", "method.gone_from=20", *keys)
-    assert code == 2
+    assert code == OUTAGE
     assert "all questions have failed because of a server (run.max_equal_failures=null goes on). When it" in said
     assert "asks the failed questions again: ServiceError: no graph server gave a usable answer" in said
     rows = pl.read_parquet("r/traces/*.parquet")
@@ -174,6 +174,21 @@ class TestOutage:
         said = [watched.check(self.GONE) for _ in range(3)]
         sentence = "the first 6 questions failed with the same error: if the first 8 do, the run stops (ServiceError: "
         assert said == [None, None, f"{sentence}none answers)"]
+
+    def test_several_errors_of_servers_at_the_start_are_one_cause(self) -> None:
+        """As of two servers that are gone, of which the last one that was asked is named."""
+        watched = RepeatedFailures(4)
+        for port in ("1", "2"):
+            error = f"ServiceError: no model server gave a usable answer; last failure: {port}"
+            said = watched.check(FinishedRows(questions=1, failed=1, errors={error + "x" * int(port): error}))
+        assert said is None
+        with pytest.raises(UserError, match=r"^the first 4 questions all failed because of a server \(run"):
+            watched.check(FinishedRows(questions=2, failed=2, errors=self.GONE.errors))
+
+    def test_each_configuration_of_a_sweep_counts_its_own_questions(self) -> None:
+        watched = RepeatedFailures(2, configurations=2, may_retry=False)
+        with pytest.raises(UserError, match=r"^the first 2 questions \(each configuration counts its own\) all failed"):
+            watched.check(self.GONE)
 
     def test_null_never_stops(self, seconds: list[float]) -> None:
         watched = RepeatedFailures(None)

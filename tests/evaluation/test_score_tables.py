@@ -79,7 +79,7 @@ def test_a_simulated_model_is_labelled_in_its_row_and_below() -> None:
 def test_a_table_says_that_the_oracle_knows_the_gold_answers_and_what_that_means_without_a_graph() -> None:
     cot = summary("cot", label="oracle", counters={"llm_calls": 100, "tokens": 900, "kg_lookups": 0})
     srp = summary(label="oracle", number=1, counters={"llm_calls": 100, "tokens": 900, "kg_lookups": 7})
-    known = "the oracle replies from the gold answers: a score shows what a method can reach"
+    known = "the oracle replies from the gold answers (and errs by llm.error_rate): a score shows what a method can"
     alone = "cot: looked up nothing in the graph, so the score is the oracle's alone"
     for table, closed in ((score_table([cot]), True), (sweep_table([cot, srp]), True), (score_table([srp]), False)):
         text = " ".join(printed(table).split())
@@ -156,7 +156,7 @@ def test_varying_keys_are_columns_and_many_keys_share_one() -> None:
 
 
 def test_a_key_that_a_configuration_does_not_set_is_explained() -> None:
-    meaning = "this configuration does not set it"
+    meaning = "this configuration has the value of its"
     some = [summary(overrides=("method.depth=2",)), summary(overrides=())]
     assert meaning in printed(sweep_table(some), 120)
     assert meaning not in printed(sweep_table([summary(overrides=(f"method.depth={depth}",)) for depth in (1, 2)]), 120)

@@ -46,7 +46,10 @@ def summary(limited: int, unreadable: int) -> ConfigurationSummary:
 
 def test_the_highest_share_is_never_rounded_down() -> None:
     few = [summary(1, 1), replace(summary(0, 0), number=1)]
-    assert limits_line(few) == "at most 0.1 % of the questions of each configuration met a limit of budget"
+    assert (
+        limits_line(few)
+        == "at most 0.1 % of the questions of each configuration met a limit of budget or of the method"
+    )
 
 
 def test_the_share_of_unreadable_replies_is_the_range_that_the_report_shows() -> None:
@@ -59,5 +62,5 @@ def test_the_share_of_unreadable_replies_is_the_range_that_the_report_shows() ->
 def test_no_question_is_said_in_words() -> None:
     assert limits_line([summary(0, 0)]) == "no question met a limit of budget"
     failed = replace(summary(0, 0), failed=1)
-    assert limits_line([failed]) == "no question met a limit of budget, apart from those that failed"
+    assert limits_line([failed]) == "none of the questions that did not fail met a limit of budget"
     assert limits_line([summary(0, 0), summary(0, 0)]) == "no question of any configuration met a limit of budget"

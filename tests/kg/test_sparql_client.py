@@ -41,6 +41,8 @@ class Replica:
     headers: dict[str, str] = field(default_factory=dict)
     hangs: bool = False
     """Not even probes are answered."""
+    closes: bool = False
+    """Connections are closed without a reply."""
     asked: int = 0
     probed: int = 0
     url: str = ""
@@ -49,6 +51,9 @@ class Replica:
         query = (await request.post())["query"]
         if self.hangs:
             await asyncio.sleep(3600)
+        if self.closes:
+            assert request.transport
+            request.transport.close()
         if query == sparql_client._PROBE.text:
             self.probed += 1
             return web.Response(text=RESULT, content_type=MEDIA_TYPE)
@@ -175,6 +180,32 @@ async def test_a_server_error_is_retried_on_another_server(replica: ReplicaFacto
         for _ in range(8):
             assert (await both.ask(QUERY)).endpoint == sound.url
     assert broken.asked
+
+
+@pytest.mark.parametrize(("status", "text"), [(500, "Internal Server Error"), (507, ""), (503, "busy")])
+async def test_a_server_that_fails_every_query_is_set_aside(replica: ReplicaFactory, status: int, text: str) -> None:
+    broken, sound = await replica("broken", status=status, text=text), await replica("ok")
+    async with pool(broken.url, sound.url) as both:
+        for _ in range(20):
+            assert (await both.ask(QUERY)).endpoint == sound.url
+            if not both.servers[0].healthy:
+                break
+        assert broken.asked == 3
+        assert both.servers[0].problem.startswith(f"{broken.url} answered {status}")
+
+
+async def test_a_server_that_closes_every_connection_is_set_aside(replica: ReplicaFactory) -> None:
+    broken, sound = await replica("broken"), await replica("ok")
+    async with pool(broken.url, sound.url) as both:
+        broken.closes = True
+        for _ in range(50):
+            assert (await both.ask(QUERY)).endpoint == sound.url
+            if not both.servers[0].healthy:
+                break
+        assert not both.servers[0].healthy
+        assert "disconnected" in both.servers[0].problem
+        broken.closes = False
+        await until(lambda: both.servers[0].healthy)
 
 
 async def test_a_permanent_failure_is_reported_with_the_servers_message(replica: ReplicaFactory) -> None:

@@ -68,7 +68,7 @@ def make(
         summary=ConfigurationSummary(**{**summary, **changed}),
         family=method,
         parameters={"method": method, "experiment": "none", "method.name": name or method, **overrides, **others},
-        resolved={"method": {"name": name or method}, "choices": {"method": "srp"}},
+        resolved={"method": {"name": name or method}, "choices": {"method": "srp"}, "run": {}},
         served={"model": model, "label": label, "graph": "a graph", "roles": {}},
         code={},
         rows=pl.DataFrame(

@@ -127,7 +127,7 @@ def test_fronts_and_recommendation() -> None:
     assert advice.is_best
     assert (advice.not_worse, advice.candidates) == (1, 4)
     assert advice.command == "kgqa evaluate method=srp method.depth=2 method.retries=1"
-    assert advice.asks == "all questions of this dataset were asked: give another split or dataset to this command"
+    assert advice.asks == "this run asks all questions of its dataset: give another split or dataset to this command"
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,8 @@ def test_simulated_and_language_models_are_not_compared() -> None:
 def test_the_page_says_that_the_oracle_knows_the_gold_answers() -> None:
     told = view(make(hits(3), label="oracle")).gold_notes
     assert told == [
-        "the oracle replies from the gold answers: a score shows what a method can reach, not what a model answers"
+        "the oracle replies from the gold answers (and errs by llm.error_rate): a score shows what a method can reach "
+        "with such replies, not what a model answers"
     ]
     assert view(make(hits(3), label="similarity")).gold_notes == []
 
@@ -299,7 +300,7 @@ def test_keys_that_every_command_must_give_leave_the_other_defaults_known() -> N
 
 
 def test_keys_of_a_choice_that_is_not_found_have_no_known_default() -> None:
-    resolved = {"method": {"depth": 2}, "choices": {"method": "not_found"}}
+    resolved = {"method": {"depth": 2}, "choices": {"method": "not_found"}, "run": {}}
     block = view(replace(make(hits(3)), resolved=resolved))
     assert not block.has_defaults
     assert all(not key.defaults for key in block.keys)

@@ -103,7 +103,7 @@ async def test_a_stage_of_loss_says_what_did_not_happen(pages: TestClient) -> No
 
 
 async def test_shares_of_several_configurations_say_that_they_are_of_all(pages: TestClient) -> None:
-    said = "all configurations together"
+    said = "several runs or configurations together"
     assert said in await (await pages.get("/")).text()
     assert said not in await (await pages.get("/?configuration=1")).text()
 

@@ -12,6 +12,9 @@ from pipeline.engine.run import Configuration
 from pipeline.errors import KgqaError, UserError
 
 _DRY_RUN = "dry run"
+_SERVERS = ("model", "graph")
+"""The checks whose problems would stop the dry run, after its time limit."""
+_FIRST_FIX = "Fix the problems above, and run kgqa doctor again."
 
 CHECKS = (
     Check("versions", machine.versions, "Install the package again: pip install --force-reinstall kgqa-pipeline."),
@@ -24,15 +27,23 @@ CHECKS = (
     Check("node search", graphs.node_search, "Remove the folder nodes-… in retrieval.cache_dir: it is damaged."),
     Check("dataset", questions.dataset, "See whether dataset.path is correct."),
     Check("topic entities", questions.topic_entities, "Fix the problems of the graph and of the dataset."),
-    Check(_DRY_RUN, questions.dry_run, "Fix the problems above, and run kgqa doctor again.", timeout_s=300),
+    Check(_DRY_RUN, questions.dry_run, questions.SEE_ERROR, timeout_s=300),
 )
 
 
 async def examine(configuration: Configuration) -> AsyncIterator[tuple[str, list[Finding]]]:
-    """Yield the subject and the findings of each check."""
+    """Yield the subject and the findings of each check.
+
+    The dry run is not tried with a model or a graph that does not work: it would wait long for it.
+    """
     named: dict[str, str] = {}
+    is_vain = False
     for check in CHECKS:
+        if check.subject == _DRY_RUN and is_vain:
+            yield check.subject, [Finding("stopped", _DRY_RUN, "not tried", _FIRST_FIX)]
+            continue
         findings = [_stopped(each, named) for each in await _run(check, configuration)]
+        is_vain |= check.subject in _SERVERS and any(each.level == "problem" for each in findings)
         named |= {text: each.subject for each in findings for text in (each.found, each.fix) if each.level == "problem"}
         yield check.subject, findings
 
@@ -45,7 +56,8 @@ def _stopped(finding: Finding, named: Mapping[str, str]) -> Finding:
     """
     if finding.level != "problem" or (finding.fix not in named and not (named and finding.subject == _DRY_RUN)):
         return finding
-    fix = f"Fix the problem of {named[finding.fix]} above." if finding.fix in named else finding.fix
+    above = f"Fix the problem of {named[finding.fix]} above." if finding.fix in named else None
+    fix = above or _FIRST_FIX
     return replace(finding, level="stopped", fix=fix)
 
 

@@ -203,7 +203,7 @@ async def gpu(configuration: Configuration) -> list[Finding]:
     encoders = [(key, value) for key, value in keys if key.endswith(".device") and str(value).startswith("cuda")]
     on_cpu = {f"{key}={value}": f"{key}=null" for key, value in encoders}
     if _serves_here(configuration) and "GPU" in (configuration.config["llm"]["resources"] or {"GPU": 1}):
-        on_cpu["llm=serve"] = "llm.resources={CPU: 1}"
+        on_cpu["llm=serve"] = "'llm.resources={CPU: 1}'"
     smi = shutil.which("nvidia-smi")
     cards = await asyncio.to_thread(_cards, smi) if smi else []
     if cards:
@@ -220,8 +220,16 @@ async def gpu(configuration: Configuration) -> list[Finding]:
 
 def _serves_here(configuration: Configuration) -> bool:
     """Return whether the model would be served on this machine only."""
-    elsewhere = configuration.config["engine"].get("address") or os.environ.get("RAY_ADDRESS")
-    return configuration.config["choices"]["llm"] == "serve" and not elsewhere
+    return _serves(configuration) and not _address(configuration)
+
+
+def _serves(configuration: Configuration) -> bool:
+    return bool(configuration.config["choices"]["llm"] == "serve")
+
+
+def _address(configuration: Configuration) -> str | None:
+    """Return the address of the Ray cluster that the run joins; None if it starts one."""
+    return configuration.config["engine"].get("address") or os.environ.get("RAY_ADDRESS")
 
 
 def _cards(smi: str) -> list[str]:
@@ -243,11 +251,11 @@ def _cpu_torch(on_cpu: Mapping[str, str]) -> Iterator[Finding]:
 
 async def ray_cluster(configuration: Configuration) -> list[Finding]:
     """Check that the cluster answers, and has the CPUs that the workers reserve."""
-    engine = configuration.config["engine"]
-    if engine["name"] != "ray":
-        return ok("Ray", "started here for llm=serve" if _serves_here(configuration) else "not used: engine=local")
-    wanted = engine["workers"] * engine["cpus_per_worker"]
-    address = engine["address"] or os.environ.get("RAY_ADDRESS")
+    engine, address = configuration.config["engine"], _address(configuration)
+    has_workers = engine["name"] == "ray"
+    if not has_workers and not (_serves(configuration) and address):
+        return ok("Ray", "started here for llm=serve" if _serves(configuration) else "not used: engine=local")
+    wanted = engine["workers"] * engine["cpus_per_worker"] if has_workers else 0
     if not address:
         return _own_cluster(wanted)
     if (refusal := _refuses(address)) is not None:
@@ -259,7 +267,8 @@ async def ray_cluster(configuration: Configuration) -> list[Finding]:
     from pipeline.engine.cluster import cluster_size  # Ray takes a second to import
 
     cpus, nodes = await asyncio.to_thread(cluster_size, engine)
-    here = f"{address}: {cpus:g} CPUs on {nodes} nodes, {wanted:g} reserved by engine.workers={engine['workers']}"
+    reserved = f", {wanted:g} reserved by engine.workers={engine['workers']}" if has_workers else ""
+    here = f"{address}: {cpus:g} CPUs on {nodes} nodes{reserved}"
     if cpus < wanted:
         return warning(
             "Ray", here, "Lower engine.workers or engine.cpus_per_worker, or add nodes: some workers would wait."
@@ -273,7 +282,7 @@ def _own_cluster(wanted: float) -> list[Finding]:
         return warning(
             "Ray",
             f"a cluster would be started here, and {wanted:g} CPUs are reserved where {cpus} are",
-            f"Set engine.workers={cpus}, or name a cluster in engine.address.",
+            "Lower engine.workers or engine.cpus_per_worker, or name a cluster in engine.address.",
         )
     return ok("Ray", f"a cluster of {cpus} CPUs would be started on this machine")
 

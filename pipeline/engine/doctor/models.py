@@ -82,7 +82,7 @@ async def _check(subject: str, model: _Real, method: object) -> tuple[str | None
         return None, problem(subject, "it cannot be used", str(error))
     except ServiceError as error:
         fix = "See its log, and restart it."
-        return None, problem(subject, f"it lists its models, but does not answer: {error}", fix)
+        return None, problem(subject, f"a trivial call fails: {error}", fix)
 
 
 def _call(*, choices: tuple[str, ...] = ()) -> Call:

@@ -197,7 +197,7 @@ async def hosting(models: Sequence[ServedModel], *, grows: bool, guarded: bool) 
     for model in models:
         _check_reach(model.host)
         if not grows and (lacking := model.lacking):
-            raise UserError(f"{model.model} cannot be served: {lacking}; without a GPU, set llm.resources={{CPU: 1}}")
+            raise UserError(f"{model.model} cannot be served: {lacking}; without a GPU, set 'llm.resources={{CPU: 1}}'")
         groups.setdefault(repr((model.launch((), ""), model.placed, model.counts)), []).append(model)
     token = secrets.token_urlsafe(32)
     fleets = [_fleet(same, token if guarded or _is_open(same[0]) else "") for same in groups.values()]

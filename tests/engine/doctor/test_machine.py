@@ -185,7 +185,7 @@ class TestGpu:
         monkeypatch.setenv("PATH", "")
         (finding,) = await machine.gpu(point("llm=serve", "llm.model=org/llama", *words))
         assert finding.level == level
-        assert (finding.fix or "").endswith("or use the CPU: llm.resources={CPU: 1}.") is (level == "problem")
+        assert (finding.fix or "").endswith("or use the CPU: 'llm.resources={CPU: 1}'.") is (level == "problem")
 
     async def test_the_gpu_is_listed(self, smi: None) -> None:
         (finding,) = await machine.gpu(point())
@@ -217,6 +217,6 @@ class TestRay:
         level, found, fix = worst(await machine.ray_cluster(point("engine=ray", "engine.workers=4000")))
         assert (level, fix) == (
             "warning",
-            f"Set engine.workers={os.cpu_count()}, or name a cluster in engine.address.",
+            "Lower engine.workers or engine.cpus_per_worker, or name a cluster in engine.address.",
         )
         assert "4000 CPUs are reserved" in found

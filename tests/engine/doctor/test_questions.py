@@ -142,7 +142,7 @@ class TestDryRun:
         server.default = FakeOpenAIServer.fail(400, "no such template")
         words = ["llm=endpoint", f"llm.base_urls=[{server.url}]", f"run.dir={tmp_path}/run"]
         level, found, fix = worst(await questions.dry_run(point(*words)))
-        assert (level, fix) == ("problem", "Fix the problems above, and run kgqa doctor again.")
+        assert (level, fix) == ("problem", questions.SEE_ERROR)
         assert "no such template" in found
 
     async def test_replies_that_cannot_be_parsed(self, server: FakeOpenAIServer, tmp_path: Path) -> None:
@@ -187,9 +187,11 @@ class TestChecks:
         monkeypatch.setattr(checks, "CHECKS", tried)
         findings = [finding async for _, of_check in checks.examine(point()) for finding in of_check]
         assert len(findings) == len(checks.CHECKS)
-        level, said, fix = worst(findings)
-        assert (level, fix) == ("problem", check.fix)
-        assert said.startswith(found)
+        (broken_one,) = [each for each in findings if each.level == "problem"]
+        assert broken_one.fix == check.fix
+        assert broken_one.found.startswith(found)
+        stopped = [each.subject for each in findings if each.level == "stopped"]
+        assert stopped == (["dry run"] if check.subject in ("model", "graph") else []), "it would wait for them"
 
     async def test_a_user_error_keeps_its_message(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async def mistaken(_: Configuration) -> list[Finding]:
