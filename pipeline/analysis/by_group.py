@@ -15,6 +15,7 @@ from pipeline.evaluation.question_groups import meta_fields, meta_groups
 from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.evaluation.statistics import Difference
 from pipeline.suggestions import did_you_mean
+from pipeline.text import counted
 
 _COLUMNS = ("query_type", "type", "level", "hops")
 """The trace columns that questions can be grouped by; the others are fields of their `meta`."""
@@ -89,11 +90,16 @@ def differing_labels(
     return counts
 
 
-def group_table(differences: Sequence[GroupDifference], *, by: str, score: str, base: RunConfiguration) -> Table:
-    """Build the table of the gain by group, with a section for each configuration."""
+def group_table(
+    differences: Sequence[GroupDifference], *, by: str, score: str, base: RunConfiguration, left_out: int
+) -> Table:
+    """Build the table of the gain by group, with a section for each configuration but those that are `left_out`."""
     coverage = f"{100 * base.scoring.confidence:g} % paired bootstrap intervals"
     title = f"{score} by {by}, compared with {base.name}, {base.method}, answered by {base.answered_by}"
-    table = plain_table(title, f"percent and percentage points, {coverage}")
+    caption = f"percent and percentage points, {coverage}"
+    if left_out:
+        caption += f"; {counted(left_out, 'configuration')} left out, as above"
+    table = plain_table(title, caption)
     for heading in ("#", "method", by):
         table.add_column(heading, overflow="fold")
     for heading in ("questions", "base", "score", "gain"):

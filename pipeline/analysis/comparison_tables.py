@@ -56,6 +56,11 @@ def reading_lines(configurations: Sequence[RunConfiguration]) -> Iterator[str]:
         )
 
 
+def best_of(comparisons: Sequence[Comparison], top: int) -> list[Comparison]:
+    """Return those of the `top` configurations with the highest scores, the highest first."""
+    return sorted(comparisons, key=lambda each: (-each.difference.mean, each.cost.calls))[:top]
+
+
 def comparison_table(
     selection: Selection,
     comparisons: Sequence[Comparison],
@@ -66,7 +71,7 @@ def comparison_table(
     top: int,
 ) -> FittingTable:
     """Build a table with a line for the base and for each of the `top` configurations with the highest scores."""
-    shown = sorted(comparisons, key=lambda each: (-each.difference.mean, each.cost.calls))[:top]
+    shown = best_of(comparisons, top)
     columns = {each: _columns(selection, shown, score, intervals=each) for each in (True, False)}
     base = selection.base
     label = f"{base.method} ({base.label})" if base.label else base.method

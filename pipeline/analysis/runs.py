@@ -94,7 +94,8 @@ class Run:
         Columns: `configuration` (its number), `question_id`, `dataset`, `split`, `method`, `status`, `error`,
         `question`, `type`, `level`, `hops`, `meta` (JSON), `answers`, `answer_ids`, `initial_answers`,
         `initial_answer_ids`, `raw_answer`, `gold`, `gold_ids`, `gold_aliases`, every score (`hits_at_1`, `f1`, …) and
-        every counter (`llm_calls`, `prompt_tokens`, `kg_queries`, `wall_s`, …).
+        every counter (`llm_calls`, `prompt_tokens`, `kg_queries`, `wall_s`, …), and the other columns of a trace row
+        (docs/reference/traces.md) without `evidence`, `steps` and `texts`.
         """
         return self._traces.drop("evidence", "steps", "texts")
 
@@ -103,8 +104,9 @@ class Run:
         """One row per step of a question, in the order in which the steps began.
 
         Keys: `configuration`, `question_id`, `step`. All steps: `kind` (`llm`, `kg` or `decision`), `role`, `start_s`,
-        `duration_s`, `parent`, `shared`, `error`. Model calls: `key`, `template`, `inputs` (JSON), `sampling` (JSON),
-        `completion`, `finish_reason`, `prompt_tokens`, `completion_tokens`, `probabilities` (JSON), `logprobs` (JSON).
+        `duration_s`, `own_s`, `parent`, `shared`, `error`. Model calls: `key`, `template`, `inputs` (JSON), `sampling`
+        (JSON), `completion`, `finish_reason`, `prompt_tokens`, `completion_tokens`, `probabilities` (JSON), `logprobs`
+        (JSON), `candidates`.
         Graph lookups: `query`, `rows`, `queries`, `endpoint`, `truncated`. Decisions: `payload` (JSON).
         """
         rows = self._traces.select("configuration", "question_id", "steps", "texts").explode("steps", "texts")
@@ -122,8 +124,9 @@ class Run:
         """One row per configuration, as in `summary.json`, or computed from the finished shards if there is none.
 
         Columns: `configuration` (its number), `method`, `dataset`, `label` (null if a language model answered),
-        `model`, `graph`, `overrides`, `questions`, `not_run`, `failed`, `empty_gold`; per score its mean (`f1`) and
-        interval (`f1_low`, `f1_high`), null if no question has the score; and the total of every counter.
+        `model`, `graph`, `overrides`, `retriever`, `departures`, `questions`, `not_run`, `failed`, `empty_gold`; per
+        score its mean (`f1`) and interval (`f1_low`, `f1_high`), null if no question has the score; and the total of
+        every counter.
         """
         self._refuse_other_shards()
         summaries = read_summaries(self.folder, self.metadata)

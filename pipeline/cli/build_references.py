@@ -97,7 +97,7 @@ def _examples(composed: Mapping[str, Any], dataset: Dataset) -> Iterator[Example
 
 def _lines(base: ReferenceBase, report: BuildReport, output: Path) -> list[str]:
     return [
-        f"{report.questions:>10,} questions read, {report.eligible:,} of them can become references",
+        f"{report.questions:>10,} questions read, of which {report.eligible:,} may be drawn",
         *(f"{count:>10,} rejected: {reason}" for reason, count in report.rejected.most_common()),
         f"{report.clusters:>10,} clusters",
         f"{len(base.references):>10,} references in {output}",

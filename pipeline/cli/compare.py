@@ -18,7 +18,13 @@ from rich.text import Text
 from pipeline import config
 from pipeline.analysis.by_group import compare_by, differing_labels, group_table, require_property
 from pipeline.analysis.compare import BEST, Comparison, Correction, Selection, compare, find, read_flips, select
-from pipeline.analysis.comparison_tables import comparison_table, flip_table, reading_lines, rerun_variance_lines
+from pipeline.analysis.comparison_tables import (
+    best_of,
+    comparison_table,
+    flip_table,
+    reading_lines,
+    rerun_variance_lines,
+)
 from pipeline.analysis.paired import RunConfiguration, question_clusters, read_configurations, read_rows, same_questions
 from pipeline.analysis.rerun_variance import RerunVariance, measure_rerun_variance
 from pipeline.analysis.score_notes import score_notes, unread_batches
@@ -104,9 +110,10 @@ def run(arguments: Arguments) -> Output:
         )
         built: list[RenderableType] = [Text("\n".join(reading_lines(configurations))), table]
         if plan.by:
-            shown = {each.configuration.name for each in comparisons[:top]}
-            named = [each for each in by_group if each.configuration.name in shown]
-            built += ["", group_table(named, by=plan.by, score=plan.score, base=base)]
+            shown = [each.configuration for each in best_of(comparisons, top)]
+            named = [group for each in shown for group in by_group if group.configuration is each]
+            left_out = len(comparisons) - len(shown)
+            built += ["", group_table(named, by=plan.by, score=plan.score, base=base, left_out=left_out)]
         if changed and flips:
             built += ["", flip_table(base, flips, binary=changed.exact_p is not None, top=top)]
         return built

@@ -7,14 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipeline.engine.metrics import serve_metrics
-from pipeline.engine.progress import RunProgress
+from pipeline.engine.progress import LOOK_S, RunProgress
 from pipeline.engine.scheduler import Lease, Scheduler
 from pipeline.engine.shard import Rounds
 from pipeline.engine.worker import Worker
 from pipeline.traces.storage import StoragePath
-
-_LOOK_S = 5.0
-"""Seconds between two looks at the calls and the lookups in flight."""
 
 
 async def run_local(
@@ -28,7 +25,7 @@ async def run_local(
             for line in await worker.missing_nodes():
                 progress.say(line)
             scheduler = Scheduler(rounds)
-            watching = asyncio.create_task(_show_long_waits(worker, progress))
+            watching = asyncio.create_task(_show_standing(worker, progress))
             try:
                 async with asyncio.TaskGroup() as group:
                     while (lease := await _next(worker, scheduler)) is not None:
@@ -48,8 +45,8 @@ async def _run(worker: Worker, lease: Lease, scheduler: Scheduler, progress: Run
     await scheduler.complete(lease)
 
 
-async def _show_long_waits(worker: Worker, progress: RunProgress) -> None:
+async def _show_standing(worker: Worker, progress: RunProgress) -> None:
     """Tell the progress bar again and again what waits long for a reply."""
     while True:
-        await asyncio.sleep(_LOOK_S)
-        progress.on_long_waits(worker.long_waits())
+        await asyncio.sleep(LOOK_S)
+        progress.on_standing(worker.standing())

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from pipeline.console import Console
 from pipeline.engine.components import Backends
-from pipeline.engine.worker_reports import LONG_WAIT_S, FinishedRows, LongCalls, LongLookups
+from pipeline.engine.worker_reports import LONG_WAIT_S, FinishedRows, LongCalls, LongLookups, Standing
 from pipeline.evaluation.score_tables import percent
 from pipeline.evaluation.statistics import wilson
 from pipeline.text import counted, printable
@@ -26,6 +26,8 @@ _LEADING = 8
 """The number of configurations shown while a sweep runs."""
 _RANKING_S = 0.5
 """Seconds between two rankings of the configurations."""
+LOOK_S = 5.0
+"""Seconds between two looks at what the workers are doing."""
 _LINE_S = 30.0
 """Seconds between two lines if there is no terminal for a bar."""
 
@@ -207,10 +209,12 @@ class RunProgress:
             self._ranked_at = time.monotonic()
             self._bar.standings = standings(self.sum, self._names, self._confidence)
 
-    def on_long_waits(self, waits: Sequence[LongCalls | LongLookups]) -> None:
-        """Show what waits long for a reply, until called without any: nothing else moves meanwhile."""
-        self._bar.waiting = "; ".join(map(_waiting_text, waits))
-        if waits and not self._draws:
+    def on_standing(self, standing: Standing) -> None:
+        """Show what the workers are doing, such as what waits long for a reply: nothing else may move meanwhile."""
+        rows = sum(standing.open_rows.values())
+        waits = [_waiting_text(each) for each in (standing.calls, standing.lookups) if each is not None]
+        self._bar.waiting = "; ".join([f"{rows:,} more in unfinished shards"] * bool(rows) + waits)
+        if not self._draws and self._bar.tasks[0].started:
             self._print_periodically()
 
     @property
@@ -223,8 +227,8 @@ class RunProgress:
         """The Hits@1 of what has finished, with its number; empty for a sweep, or if nothing was scored."""
         if self._names or not self.sum.scored:
             return ""
-        new = " new" if self._done else ""
-        return f"Hits@1 of {self.sum.scored:,}{new} so far {percent(self.sum.hits / self.sum.scored)}"
+        attempt = " in this attempt" if self._done else ""
+        return f"Hits@1 of {self.sum.scored:,}{attempt} so far {percent(self.sum.hits / self.sum.scored)}"
 
     @property
     def _draws(self) -> bool:

@@ -21,11 +21,11 @@ from pipeline.engine.components import Backends
 from pipeline.engine.logs import json_lines
 from pipeline.engine.metrics import emit_through_ray
 from pipeline.engine.open_shards import most_open_shards, shards_that_fit
-from pipeline.engine.progress import RunProgress
+from pipeline.engine.progress import LOOK_S, RunProgress
 from pipeline.engine.scheduler import Lease, Scheduler
 from pipeline.engine.shard import Rounds, Shard
 from pipeline.engine.worker import Worker
-from pipeline.engine.worker_reports import FinishedRows
+from pipeline.engine.worker_reports import FinishedRows, Standing
 from pipeline.engine.worker_restarts import WorkerSlot, result_of
 from pipeline.errors import ServiceError
 from pipeline.text import counted
@@ -68,13 +68,15 @@ async def run_ray(
         async with asyncio.TaskGroup() as group:
             fills = [group.create_task(slot.fill()) for slot in slots]
             await _wait_for_workers(fills, progress)
+            looks = []
             if actor is None:
                 await _say_missing_nodes(slots, progress)
+                looks.append(group.create_task(_show_standing(slots, progress)))
             watch = group.create_task(_watch_own_node())
             work = group.create_task(_run_shards(slots, fills, scheduler, progress, fitting=shards_that_fit(engine)))
             await scheduler.all_done.wait()
             await asyncio.wait([asyncio.create_task(scheduler.all_settled())], timeout=_SHUTDOWN_WAIT_S)
-            for task in (*fills, work, watch):
+            for task in (*fills, *looks, work, watch):
                 task.cancel()  # they wait for a worker that is not needed any more
 
 
@@ -113,6 +115,20 @@ async def _say_missing_nodes(slots: Sequence[WorkerSlot], progress: RunProgress)
             progress.say(line)
 
 
+async def _show_standing(slots: Sequence[WorkerSlot], progress: RunProgress) -> None:
+    """Tell the progress bar again and again what the workers are doing. One that does not answer is left out."""
+
+    async def look(slot: WorkerSlot) -> Standing:
+        with suppress(RayActorError, TimeoutError):
+            return await asyncio.wait_for(result_of(slot.actor.standing.remote()), LOOK_S)
+        return Standing()
+
+    while True:
+        await asyncio.sleep(LOOK_S)
+        standings = await asyncio.gather(*(look(slot) for slot in slots if slot.actor is not None))
+        progress.on_standing(Standing.of_all(standings))
+
+
 class QuestionWorker:
     """The actor: a `Worker` that is called remotely."""
 
@@ -123,6 +139,8 @@ class QuestionWorker:
         self._logging.enter_context(json_lines(configs[0]["engine"], run=folder.name, worker=worker))
         self._worker = Worker(configs, folder, emit_through_ray(folder.name))
         self._folder = RunFolder(folder)
+        self._open: dict[int, list[FinishedRows]] = {}
+        """The finished rows of the shards that are being run."""
 
     async def open(self) -> list[Backends]:
         """Open the components."""
@@ -137,14 +155,21 @@ class QuestionWorker:
         """Return when this worker should run another shard."""
         await self._worker.wait_for_room()
 
+    async def standing(self) -> Standing:
+        """Return what waits long, and how many rows of unfinished shards have finished."""
+        rows = {shard: sum(each.questions for each in finished) for shard, finished in self._open.items()}
+        return self._worker.standing()._replace(open_rows=rows)
+
     async def run(self, shard: Shard) -> FinishedRows:
         """Run and commit one shard. If cancelled because another worker has committed it, remove its journals."""
-        finished: list[FinishedRows] = []
+        finished = self._open[shard.index] = []
         try:
             await self._worker.run(shard, finished.append)
         except asyncio.CancelledError:
             await asyncio.to_thread(self._folder.clear_journals, shard.index)
             raise
+        finally:
+            del self._open[shard.index]
         return sum(finished, FinishedRows())
 
 
@@ -154,7 +179,7 @@ def _start(kind: type, configs: Sequence[Mapping[str, Any]], folder: StoragePath
         num_cpus=engine["cpus_per_worker"],
         resources=engine["resources"],
         scheduling_strategy="SPREAD",
-        max_concurrency=most_open_shards(engine["concurrency"], engine["shard_size"]) + 1,
+        max_concurrency=most_open_shards(engine["concurrency"], engine["shard_size"]) + 2,  # and two questions about it
     )
     return actor.remote(configs, folder)
 

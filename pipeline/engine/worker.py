@@ -24,7 +24,7 @@ from pipeline.engine.open_shards import OpenShards
 from pipeline.engine.question import ConfigurationRuntime, duplicate_row, run_question
 from pipeline.engine.shard import Shard
 from pipeline.engine.short_pauses import short_pauses
-from pipeline.engine.worker_reports import LONG_WAIT_S, FinishedRows, LongCalls, LongLookups
+from pipeline.engine.worker_reports import LONG_WAIT_S, FinishedRows, LongCalls, LongLookups, Standing
 from pipeline.errors import KgqaError, StorageError
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.prompt import Completion, Template
@@ -123,9 +123,9 @@ class Worker:
         }
         return [backends_by_number[number] for number in range(len(self._configs))]
 
-    def long_waits(self) -> list[LongCalls | LongLookups]:
+    def standing(self) -> Standing:
         """Return what has waited long for a reply of a model or of a graph server."""
-        return [each for each in (self._long_calls(), self._long_lookups()) if each is not None]
+        return Standing(self._long_calls(), self._long_lookups())
 
     def _long_calls(self) -> LongCalls | None:
         waiting = {place: max(cache.longest_s for cache in caches) for place, caches in self._caches.items()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import orjson
 
@@ -84,6 +84,38 @@ class LongLookups(NamedTuple):
     """The servers that they wait for."""
     longest_s: float
     """Seconds that the longest of them has taken so far."""
+
+
+WaitT = TypeVar("WaitT", LongCalls, LongLookups)
+
+
+class Standing(NamedTuple):
+    """What a worker is doing at present."""
+
+    calls: LongCalls | None = None
+    lookups: LongLookups | None = None
+    open_rows: Mapping[int, int] = {}
+    """The number of an unfinished shard → its rows that have finished, of which `on_progress` does not know yet."""
+
+    @classmethod
+    def of_all(cls, standings: Sequence[Standing]) -> Standing:
+        """Return that of several workers, of which two may run the same shard."""
+        calls = [each.calls for each in standings if each.calls]
+        lookups = [each.lookups for each in standings if each.lookups]
+        rows: dict[int, int] = {}
+        for shard, number in (pair for each in standings for pair in each.open_rows.items()):
+            rows[shard] = max(number, rows.get(shard, 0))
+        return cls(
+            calls=_longest(calls)._replace(questions=sum(each.questions for each in calls)) if calls else None,
+            lookups=_longest(lookups)._replace(servers=sorted({url for each in lookups for url in each.servers}))
+            if lookups
+            else None,
+            open_rows=rows,
+        )
+
+
+def _longest(waits: Sequence[WaitT]) -> WaitT:
+    return max(waits, key=lambda wait: wait.longest_s)
 
 
 def _details(row: TraceRow) -> str:

@@ -38,6 +38,10 @@ from pipeline.text import counted, kgqa
 from pipeline.types import RUNTIME_ONLY, Direction, EntityId, LiteralNode, Node, Question, Relation, Triple
 
 _log = logging.getLogger(__name__)
+_NAMED_BY_IRIS = (
+    "the nodes of the graph of %s are IRIs (%s), which this vocabulary takes as names: kg/vocabulary=rdfs or wikidata "
+    "reads IRIs"
+)
 
 _DIRECTIONS: tuple[Direction, Direction] = ("in", "out")
 
@@ -150,7 +154,9 @@ class EmbeddedGraph:
         node = lru_cache(100_000)(self._storable_node)  # most nodes are in several facts
         predicate = lru_cache(100_000)(self._storable_predicate)
         skipped, reason = 0, ""
-        for triple in dataset.triples():
+        for number, triple in enumerate(dataset.triples()):
+            if number == 0 and self.vocabulary.percent_encoded and str(triple.head).startswith(("http://", "https://")):
+                _log.warning(_NAMED_BY_IRIS, dataset.name, triple.head)
             head, edge, tail = node(triple.head), predicate(triple.relation), node(triple.tail)
             if edge is None or tail is None or not isinstance(head, ox.NamedNode):
                 skipped += 1

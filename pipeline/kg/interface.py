@@ -26,7 +26,10 @@ class Batch(dict[K, V], Generic[K, V]):
     """The result of one lookup: a mapping from each argument to its value, and the cost of the lookup."""
 
     queries: int = 0
-    """Queries that the graph received for this batch; 0 if everything was cached or shared with another question."""
+    """Queries that the graph received for this batch; 0 if everything was cached or shared with another question.
+
+    A graph in this process always counts 1.
+    """
     endpoint: str | None = None
     """URL of the server that answered last; None for a graph in this process."""
 

@@ -49,7 +49,7 @@ class GoldFeedback(Protocol):
 
 
 class GoldPaths(Protocol):
-    """Finds gold relation paths, for `rog.planner=gold` (specification §16.2)."""
+    """Finds gold relation paths, for `method=rog method.planner=gold` (specification §16.2)."""
 
     async def __call__(self) -> list[RelationPath]:
         """Return the paths that lead from the topic entities to gold answers: the best of each, then the second."""

@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -115,12 +115,17 @@ class RunIndex:
         Raises UserError if the folder is not a run, and StorageError if there can be no cache.
         """
         self.folder, self.name = folder, name
-        self.metadata = folder.require_run()
-        place = hashlib.blake2b(f"{folder.path.absolute()}\n{self.metadata.get('id')}".encode(), digest_size=8)
-        self._cache = cache / place.hexdigest()
+        self._caches = cache
+        self._updating = threading.Lock()
+        self._begin(folder.require_run())
+
+    def _begin(self, metadata: Mapping[str, Any]) -> None:
+        """Open the part of the table of this run that is in the cache."""
+        self.metadata = metadata
+        place = hashlib.blake2b(f"{self.folder.path.absolute()}\n{metadata.get('id')}".encode(), digest_size=8)
+        self._cache = self._caches / place.hexdigest()
         self._stamps: dict[int, tuple[object, str]] = {}
         self._problems: dict[int, tuple[str, str]] = {}
-        self._updating = threading.Lock()
         self._finished: Mapping[int, str] = {}
         self._run: RunState = "not complete"
         _make(self._cache)
@@ -142,6 +147,11 @@ class RunIndex:
             run=self._run,
             problems=[sentence for _, sentence in self._problems.values()],
         )
+
+    @property
+    def version(self) -> Hashable:
+        """What changes with every change of the table."""
+        return tuple(each.path for each in self._slices)
 
     def scan(self) -> pl.LazyFrame:
         """Return the table as it is now: `row` (its number) and `COLUMNS`."""
@@ -167,6 +177,9 @@ class RunIndex:
     def update(self, stop: threading.Event | None = None) -> None:
         """Add the shards that have been finished since, and those that have changed. Returns early after `stop`."""
         with self._updating:
+            head = self.folder.read_head()
+            if head and head.get("id") != self.metadata.get("id"):  # another run has begun in the folder
+                self._begin(self.folder.require_run())
             run = self.folder.state(self.folder.read_summary())
             self._finished = {index: self._digest(index) for index in sorted(self.folder.finished())}
             self._run = run  # only now: the state must not call a run complete without its shards

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -186,7 +186,7 @@ class Viewer:
         )
         panels = [
             page_content.build_panel(
-                address, each, self._read(each.index, each.index.state.shards, address.id, each.configuration)
+                address, each, self._read(each.index, each.index.version, address.id, each.configuration)
             )
             for each in (side, *([beside] if beside else []))
         ]
@@ -200,7 +200,7 @@ class Viewer:
             most=MOST_CHARACTERS,
         )
 
-    def _read_trace(self, index: RunIndex, _version: int, id: str, configuration: int) -> QuestionTrace:
+    def _read_trace(self, index: RunIndex, _version: Hashable, id: str, configuration: int) -> QuestionTrace:
         return index.question(id, configuration)
 
     async def _state(self, _: web.Request) -> web.Response:

@@ -615,6 +615,15 @@ def test_the_gain_is_printed_for_each_type_of_question(kgqa: Kgqa, runs: Path) -
     assert sum(each["questions"] for each in groups) == 40
 
 
+def test_the_gain_is_printed_for_the_configurations_of_the_table_above(sweep: Path, kgqa: Kgqa) -> None:
+    shown = kgqa("compare", str(sweep), "base=best", "by=hops", "top=1").out
+    _, table, groups = re.split(r"─{20,}", shown)
+    numbers = {line.split()[0] for line in groups.splitlines() if re.match(r" *\d+  ", line)}
+    compared = [line.split()[0] for line in table.splitlines()[1:3]]
+    assert numbers == {compared[1]}, "the first one is the base"
+    assert "left out, as above" in " ".join(groups.split())
+
+
 def test_the_gain_by_a_field_that_the_breakdown_shows(runs: Path, kgqa: Kgqa) -> None:
     groups = figures(kgqa, runs / "good", runs / "bad", "by=mediators")["groups"]
     (summary,) = json.loads((runs / "bad" / "summary.json").read_text())["points"]

@@ -28,7 +28,7 @@ from pipeline.engine.components import Backends
 from pipeline.engine.progress import Pace, RunProgress, _Rate, _TimeLeft, standings
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.shard import Part, count_rows
-from pipeline.engine.worker_reports import FinishedRows, LongCalls, LongLookups
+from pipeline.engine.worker_reports import FinishedRows, LongCalls, LongLookups, Standing
 from pipeline.errors import UserError
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.types import Rejected
@@ -75,7 +75,7 @@ def test_the_bar_of_a_resumed_run_begins_with_what_is_done() -> None:
         run_progress.on_progress(FinishedRows(questions=1, hits=0.0, scored=1))
         run_progress.on_complete()
     assert text.getvalue().startswith("questions 8/8 · ")
-    assert "Hits@1 of 3 new so far 33.3" in text.getvalue()
+    assert "Hits@1 of 3 in this attempt so far 33.3" in text.getvalue()
 
 
 def test_a_sweep_has_no_score_of_all_its_configurations_together() -> None:
@@ -212,23 +212,26 @@ def test_a_run_that_is_refused_shows_nothing() -> None:
 def test_questions_that_wait_long_for_a_reply_are_shown(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
     text = io.StringIO()
-    console = Console(file=text, width=200, force_terminal=terminal, color_system=None)
+    console = Console(file=text, width=400, force_terminal=terminal, color_system=None)
     waiting = "waiting more than 30 s for a reply of the model: "
     with RunProgress(console, total=8, on_opened=lambda backends: None, confidence=0.95) as run_progress:
         run_progress.on_opened(BACKENDS)
         for calls in (LongCalls(3, 94.6, "q1"), LongCalls(1, 40.2, "q2\x1b[2J")):
-            run_progress.on_long_waits([calls])
+            run_progress.on_standing(Standing(calls))
             run_progress._bar.refresh()
-        run_progress.on_long_waits([LongCalls(1, 50.0, "q3", is_oracle=True), LongLookups(["http://a"], 48.0)])
+        run_progress.on_standing(
+            Standing(LongCalls(1, 50.0, "q3", is_oracle=True), LongLookups(["http://a"], 48.0), {4: 30, 5: 12})
+        )
         run_progress._bar.refresh()
-        run_progress.on_long_waits([LongLookups(["http://a", "http://b", "http://c"], 55.4)])
+        run_progress.on_standing(Standing(None, LongLookups(["http://a", "http://b", "http://c"], 55.4)))
         run_progress._bar.refresh()
-        run_progress.on_long_waits([])
+        run_progress.on_standing(Standing())
         run_progress.on_progress(FinishedRows(questions=8))
     shown = text.getvalue()
     graph = "waiting more than 30 s for a reply of the graph: http://a"
     assert f"for a reply of the oracle, which asks the graph: 1 question, q3 for 50 s; {graph} for 48 s" in shown
     assert f"{graph} and 2 other servers for 55 s" in shown
+    assert "42 more in unfinished shards; waiting more than 30 s for a reply of the oracle" in shown
     assert f"{waiting}3 questions, q1 for 95 s" in shown
     assert f"{waiting}1 question, q2\ufffd[2J for 40 s" in shown
     assert waiting not in shown.splitlines()[-1]

@@ -72,7 +72,7 @@ def test_a_graph_server_that_a_run_waits_for_is_named(
     facts: list[Triple], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.engine.worker.LONG_WAIT_S", 0.3)
-    monkeypatch.setattr("pipeline.engine.local._LOOK_S", 0.1)
+    monkeypatch.setattr("pipeline.engine.local.LOOK_S", 0.1)
     monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
     text = io.StringIO()
     slow = LyingGraph(facts, ["a slow drip"], honest=HONEST, every=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+import shutil
 import threading
 from collections.abc import AsyncIterator, Iterator
 from html.parser import HTMLParser
@@ -22,6 +23,7 @@ from pipeline.viewer.index import RunIndex
 from pipeline.viewer.index_queries import question_url
 from pipeline.viewer.render_page import MOST_CHARACTERS
 from pipeline.viewer.server import Viewer, open_indexes
+from tests.support import rewrite_shard
 from tests.viewer.support import HOSTILE, LONG, METHODS
 
 LAST = len(METHODS) - 1
@@ -100,6 +102,26 @@ async def test_a_stage_of_loss_says_what_did_not_happen(pages: TestClient) -> No
     named = re.findall("lost at: ([a-z ]+) <b>", page) + re.findall('<span class="stage">([a-z ]+)', page)
     assert set(named) <= {text.heading for text in STAGE_TEXTS.values()}
     assert len(named) > 2
+
+
+async def test_a_page_that_was_opened_follows_new_scores_and_a_new_run(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    index = RunIndex(RunFolder(copy), "run", tmp_path / "cache")
+    index.update()
+    id = str(index.scan().select("question_id").first().collect().item())
+    pages = await client(index)
+    address = question_url("run", 0, id)
+    assert "another question" not in await (await pages.get(address)).text()
+    for shard in (copy / "traces").iterdir():
+        rewrite_shard(shard, pl.read_parquet(shard).with_columns(pl.lit("another question").alias("question")))
+    index.update()
+    assert "another question" in await (await pages.get(address)).text()
+    metadata = RunFolder(copy).require_run()
+    RunFolder(copy).write_run({**metadata, "id": "0123456789abcdef", "note": "begun again"})
+    index.update()
+    assert index.metadata["note"] == "begun again"
+    await pages.close()
 
 
 async def test_shares_of_several_configurations_say_that_they_are_of_all(pages: TestClient) -> None:
