@@ -124,6 +124,22 @@ def test_the_rate_of_a_served_model_is_measured(kgqa: Kgqa, model_server: Callab
     assert model.requests == before, "a second estimate finds the first one's sample"
 
 
+def test_the_rate_of_a_sample_that_was_stopped_and_resumed_is_not_known(
+    kgqa: Kgqa, model_server: Callable[..., tuple], here: Path
+) -> None:
+    _, words = model_server()
+    command = ("estimate", "method=cot", "dataset.triples=2000", "run.dir=runs/r", *words)
+    kgqa(*command)
+    Path("runs/r-sample/summary.json").unlink()  # as by a kill after the last shard
+    shown = kgqa(*command)
+    assert shown.code == 0, shown.err
+    said = " ".join(shown.out.split())
+    assert (
+        "only the time of the sample's last attempt is known: GPU hours and hours need the speed of the model" in said
+    )
+    assert "measured rate" not in said
+
+
 def test_a_server_that_charges_by_tokens_has_a_price(
     kgqa: Kgqa, model_server: Callable[..., tuple], here: Path
 ) -> None:

@@ -92,6 +92,19 @@ def test_failed_questions_are_listed(failed: Kgqa) -> None:
     assert "run.retry_failed=true asks failed questions again." in page
 
 
+def test_a_sweep_with_early_stopping_is_not_told_to_ask_its_failed_questions_again(
+    kgqa: Kgqa, model_server: Server
+) -> None:
+    _, words = model_server(refuses_every=10)
+    keys = ("run.early_stopping=8", "run.max_failed=1", "engine.shard_size=8", "engine.concurrency=1")
+    said = kgqa("sweep", *WORLD, *words, *keys, "method=cot", "run.seed=1,2", "run.dir=run").out
+    for text in (said, kgqa("ls", ".").out, kgqa("report", "run").out):
+        assert "run.retry_failed=true is refused for" in " ".join(text.split())
+    assert "run.retry_failed=true runs them again" not in said
+    page = html.unescape(Path("run/report.html").read_text())
+    assert "run.retry_failed=true asks failed questions again" not in page
+
+
 class ShortContext(FixedReply):
     """A model server whose context is too short for any prompt of SRP, but not for those of CoT."""
 

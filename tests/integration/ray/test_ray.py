@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -58,6 +59,24 @@ def wait_for_a_busy_worker(run: Path, mark: str, driver: subprocess.Popen[Any]) 
             return question_workers(mark)[0]
         time.sleep(0.01)
     raise AssertionError("the run ended before a worker could be killed")
+
+
+def test_rows_of_unfinished_shards_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.engine.ray.LOOK_S", 0.2)
+    monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
+    words = ["method=cot", *RUN[:2], "run.limit=16", "engine.shard_size=16", "llm.latency_s=0.5"]
+    assert (
+        main(["evaluate", *words, "engine=ray", "engine.workers=1", "engine.concurrency=1", f"run.dir={tmp_path}/r"])
+        == 0
+    )
+    shown = [
+        int(number)
+        for number in re.findall(r"questions 0/16 .* (\d+) more in unfinished shards", capsys.readouterr().err)
+    ]
+    assert shown == sorted(shown)
+    assert len(set(shown)) > 3
 
 
 @pytest.mark.exhaustive
