@@ -3,12 +3,14 @@
 | error           | raised by          | caught by                | result                                            |
 | --------------- | ------------------ | ------------------------ | ------------------------------------------------- |
 | UserError       | anywhere           | the command line         | one sentence on stderr, exit code 2               |
+| Unreachable     | a model or a graph | the engine               | an `Outage` if the run had begun before           |
+|                 |                    | the command line         | as a UserError                                    |
 | Outage          | the engine         | the command line         | one sentence on stderr, exit code 4               |
 | ParseError      | `Prompt.parse`     | the method's tools       | a retry, then the prompt's fallback; a trace step |
 | BudgetExhausted | the method's tools | the method               | an answer from what is known, `budget_exhausted`  |
 | ContextOverflow | a model            | the method or the engine | a `failed` row if the method does not handle it   |
 | ServiceError    | a model or a graph | the engine               | a `failed` row with the text of the error         |
-|                 |                    | the command line         | one sentence on stderr, if no question is running |
+|                 |                    | the command line         | one sentence on stderr, exit code 4               |
 | StorageError    | the run folder     | the command line         | one sentence on stderr, exit code 2               |
 
 Any other exception from a method is a bug in the method. It also becomes a `failed` row, with the type and text of the
@@ -26,7 +28,7 @@ from pipeline.suggestions import closest
 MISTAKE = 2
 """Exit code of a command that cannot go on until the user has changed something."""
 OUTAGE = 4
-"""Exit code of a run that servers have stopped by not answering for minutes: later, the same command may go on."""
+"""Exit code of a run that servers, workers or nodes have stopped: later, the same command may go on."""
 FAILED_RUN = 3
 """Exit code of a run in which more questions failed than `run.max_failed` allows, and has its results all the same."""
 
@@ -51,8 +53,12 @@ class BudgetExhausted(KgqaError):
     """A limit of the budget of a question (specification §2.5) was met; the message names the limit."""
 
 
+class Unreachable(UserError):
+    """None of the servers answers when they are needed for the first time: their URLs may be wrong."""
+
+
 class Outage(UserError):
-    """Servers have not answered for minutes, so the run stops; the same command goes on when they answer again."""
+    """Servers do not answer, so the run stops; the same command goes on when they answer again."""
 
 
 class StorageError(UserError):

@@ -228,9 +228,9 @@ def _rate(sampling: Sampling, plan: Plan, spent: Mapping[str, float], gpus: int)
 def _measured_rate(sampling: Sampling, spent: Mapping[str, float], gpus: int) -> float | None:
     """Return the tokens per second and GPU while the sample was answered; None if it was stopped and resumed."""
     summaries = [folder.read_summary() or {} for folder, _ in sampling.batches]
-    if any(times.get("resumed") for times in summaries):
-        return None
     seconds = sum(times["wall_s"] - times["opening_s"] for times in summaries)
+    if not seconds or any(times.get("resumed") for times in summaries):
+        return None
     tokens = spent["prompt_tokens"] + spent["completion_tokens"]
     if not tokens:
         raise UserError("the sample made no call of its own: remove run.reuse, or give estimate.tokens_per_s_per_gpu")

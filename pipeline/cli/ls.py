@@ -70,7 +70,7 @@ class ListedRun:
     finished_shards: int | None = None
     """The number of finished shards while there is no summary."""
     stopped: str | None = None
-    """The error that stopped the run before its end; None if none did."""
+    """With which error the run has stopped because its questions failed again and again; None if it has not."""
     questions: int | None = None
     """Questions of the run; of one that is not complete, those in its finished shards."""
     failed: int | None = None
@@ -217,7 +217,8 @@ def _counts(folder: RunFolder) -> dict[str, Any]:
     """Return how much of a run without a summary is finished, and what stopped it."""
     shards = len(folder.finished())
     questions = count_questions(folder) if shards else 0
-    return {"finished_shards": shards, "questions": questions, "stopped": folder.read_error() or None}
+    stopped = folder.read_error() if folder.state(None) == "not complete" else ""
+    return {"finished_shards": shards, "questions": questions, "stopped": stopped or None}
 
 
 def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from types import FrameType
 
 from pipeline.cli import hydra_flags
 from pipeline.cli.commands import COMMANDS, SECTIONS, Command, named
-from pipeline.errors import MISTAKE, OUTAGE, Outage, RunStopped, ServiceError, UserError
+from pipeline.errors import MISTAKE, OUTAGE, Outage, RequestRefused, RunStopped, ServiceError, UserError
 from pipeline.extras import require
 from pipeline.renames import current_command, current_override
 from pipeline.suggestions import did_you_mean
@@ -253,8 +253,10 @@ def _user_message(error: Exception) -> str | None:
 
 
 def _is_outage(error: Exception) -> bool:
-    """Whether servers have stopped a run."""
-    return any(map(_is_outage, error.exceptions)) if isinstance(error, ExceptionGroup) else isinstance(error, Outage)
+    """Whether servers, workers or nodes that do not answer have stopped a command."""
+    if isinstance(error, ExceptionGroup):
+        return any(map(_is_outage, error.exceptions))
+    return isinstance(error, Outage | ServiceError) and not isinstance(error, RequestRefused)
 
 
 def _usage(name: str, command: Command) -> str:

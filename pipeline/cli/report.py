@@ -99,7 +99,7 @@ def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iter
     yield from (f"{note}." for note in configurations[0].run.score_notes)
     if failed := sum(each.failed for each in summaries):
         errors = configurations[0].run.errors
-        is_vain = has_early_stopping([each.resolved for each in configurations]) or all(map(is_too_long, errors))
+        is_vain = has_early_stopping(configurations[0].resolved) or all(map(is_too_long, errors))
         again = "" if is_vain else f": {kgqa('evaluate', path / 'run.yaml', 'run.retry_failed=true')} asks again"
         said = f"{counted_questions(failed, len(summaries))} failed and {agreeing('count', failed)} as wrong"
         yield f"{said}{again}."

@@ -162,7 +162,7 @@ def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary],
     edited = retry_refusals(folder.path, configs, {}, [(each.failed, each.answered) for each in summaries]) or free
     failed, asked = sum(each.failed for each in summaries), sum(each.answered for each in summaries)
     own_count = f", of {asked:,} in {counted(len(summaries), 'configuration')} (each counts its own)" if several else ""
-    is_vain = has_early_stopping(configs) or all(map(is_too_long, errors))
+    is_vain = has_early_stopping(configs[0]) or all(map(is_too_long, errors))
     again = "" if is_vain else "; run.retry_failed=true runs them again"
     said = f"{counted(failed, 'question')} failed{own_count}{again}:"
     return [said, *shown, *more, *([TOO_LONG] if any(map(is_too_long, errors)) else []), *edited, *much]

@@ -97,15 +97,24 @@ def _left_s(task: Task) -> float | None:
 
 
 class _Bar(Progress):
-    """A progress bar, and below it the questions that wait long, and the leading configurations of a sweep."""
+    """A progress bar, and below it what the workers are doing, and the leading configurations of a sweep."""
 
-    waiting = ""
+    open_rows = 0
+    """Rows of unfinished shards that have finished."""
+    waits = ""
+    """What waits long for a reply."""
     standings: Table | None = None
+
+    @property
+    def doing(self) -> str:
+        """What the workers are doing; empty if nothing is known."""
+        rows = f"{self.open_rows:,} more in unfinished shards" if self.open_rows else ""
+        return "; ".join(filter(None, (rows, self.waits)))
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
-        if self.waiting:
-            yield Text(self.waiting)
+        if self.doing:
+            yield Text(self.doing)
         if self.standings is not None and not self.finished:
             yield self.standings
 
@@ -139,7 +148,7 @@ class RunProgress:
             on_opened: Called with the backends of each worker. It stops the run by raising.
             confidence: Coverage of the intervals of the leading configurations, between 0 and 1.
             names: The names of the configurations, if there are several.
-            is_resumed: Whether an earlier attempt has begun the run, so that its questions are fixed.
+            is_resumed: Whether earlier attempts had made calls or finished shards, so that the questions are fixed.
             check: Called with rows that have just finished. It returns a line to print, and stops the run by raising.
         """
         self._check = check
@@ -196,6 +205,7 @@ class RunProgress:
     def on_progress(self, progress: FinishedRows) -> None:
         """Add rows that have just finished. Raises what `check` raises."""
         self.sum = self.sum + progress
+        self._bar.open_rows = max(0, self._bar.open_rows - progress.questions)  # those of a shard until now
         if line := self._check(progress):
             self.say(line)
         # A shard that was nearly finished when the run was stopped says nothing about the speed of the others.
@@ -211,9 +221,9 @@ class RunProgress:
 
     def on_standing(self, standing: Standing) -> None:
         """Show what the workers are doing, such as what waits long for a reply: nothing else may move meanwhile."""
-        rows = sum(standing.open_rows.values())
-        waits = [_waiting_text(each) for each in (standing.calls, standing.lookups) if each is not None]
-        self._bar.waiting = "; ".join([f"{rows:,} more in unfinished shards"] * bool(rows) + waits)
+        waits = [each for each in (standing.calls, standing.lookups) if each is not None]
+        self._bar.waits = "; ".join(map(_waiting_text, waits))
+        self._bar.open_rows = sum(standing.open_rows.values())
         if not self._draws and self._bar.tasks[0].started:
             self._print_periodically()
 
@@ -245,7 +255,7 @@ class RunProgress:
         left = f"{seconds:,.0f} s left" if seconds else ""
         failed = f"{self.sum.failed:,} failed" if self.sum.failed else ""
         done = f"{self._unit} {self._rows:,}/{task.total:,.0f}"
-        parts = (done, _rate_text(task), left, self._hits, failed, self._bar.waiting)
+        parts = (done, _rate_text(task), left, self._hits, failed, self._bar.doing)
         return " · ".join(filter(None, parts))
 
     def __enter__(self) -> Self:
@@ -254,7 +264,7 @@ class RunProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.standings, self._bar.waiting = None, ""  # the final table follows
+        self._bar.standings, self._bar.waits, self._bar.open_rows = None, "", 0  # the final table follows
         if self._bar.live.is_started:
             self._bar.stop()
         elif self._bar.tasks[0].started:

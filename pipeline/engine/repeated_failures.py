@@ -55,7 +55,9 @@ class RepeatedFailures:
         self._count_outage(new)
         cause = self._common_cause
         if cause and self._most <= self._questions:
-            self._stop(f"the first {self._counted(self._most)} all failed {cause} {_NEVER}:", self._errors)
+            is_outage = all(kind.startswith(_OUTAGE) and not kind.startswith(_REFUSED) for kind in self._errors)
+            said = f"the first {self._counted(self._most)} all failed {cause} {_NEVER}:"
+            self._stop(said, self._errors, Outage if is_outage else UserError)
         if self._failed_in_a_row >= self._most and time.monotonic() > self._outage_began_s + _OUTAGE_S:
             outage = f"for {_OUTAGE_S / 60:.0f} minutes, all questions have failed because of a server {_NEVER}"
             self._stop(f"{outage}. {self._when_back}:", new.errors, Outage)

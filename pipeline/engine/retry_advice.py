@@ -30,17 +30,18 @@ def with_new_folder(run: object) -> str:
     return f"{RESTART}; another run.dir with {shell_override('run.reuse', [str(run)])} keeps its calls"
 
 
-def has_early_stopping(configs: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a run of these configurations drops some of them early, so that `run.retry_failed=true` is refused."""
-    return bool(configs[0]["run"].get("early_stopping"))
+def has_early_stopping(resolved: Mapping[str, Any]) -> bool:
+    """Whether the run of a configuration drops some early, so that `run.retry_failed=true` is refused."""
+    return bool(resolved["run"].get("early_stopping"))
 
 
 def retry_refusals(
     run: object, configs: Sequence[Mapping[str, Any]], head: Mapping[str, Any], counts: Iterable[tuple[int, int]]
 ) -> list[str]:
-    """Return when `run.retry_failed=true` is refused, and what to do then; nothing if no or every question failed.
+    """Return when `run.retry_failed=true` is refused, and what to do then; nothing if no question failed.
 
-    A run without an answer may be begun again in its folder, so nothing is refused there.
+    A run without an answer may be begun again in its folder, so nothing is refused there, unless it is a sweep with
+    `run.early_stopping`.
 
     Args:
         run: The run folder, or a word that stands for it.
@@ -49,7 +50,7 @@ def retry_refusals(
         counts: The failed and the asked questions of each configuration.
     """
     failed, asked = map(sum, zip(*counts, strict=True))
-    if failed and has_early_stopping(configs):
+    if failed and has_early_stopping(configs[0]):
         return [f"run.retry_failed=true is refused for {run}, whose run.early_stopping has decided: start a new run"]
     if not 0 < failed < asked:
         return []

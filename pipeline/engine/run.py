@@ -39,7 +39,7 @@ from pipeline.engine.repeated_failures import RepeatedFailures
 from pipeline.engine.run_summary import TIMES, RunTotals, renewed_summary, summarise
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
 from pipeline.engine.sources import model_sources, project_sources, refuse_edited, user_sources
-from pipeline.errors import RunStopped, UserError
+from pipeline.errors import Outage, RunStopped, Unreachable, UserError
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.roles import check_roles, remarks
@@ -325,6 +325,7 @@ async def _run_shards(
     finished, graphs_compared = set() if saved is None else folder.finished(), False
     if saved is not None and finished:
         finished, graphs_compared = await _compare_dataset(configurations, folder, saved, parts, console)
+    is_resumed = bool(finished or description.kept_calls)
     finished -= failed_shards(folder) if finished and run["retry_failed"] else set()
     rejections = Rejections(folder.rejected, strict=configs[0]["dataset"]["strict"])
     ended = description.began
@@ -332,7 +333,7 @@ async def _run_shards(
         total, done = count_rows(parts, size=size, finished=finished)
         if finished and run["early_stopping"]:  # the configurations that were dropped have no rows there
             done = sum(shard.height for shard in read_shards(folder, ["point"], indices=sorted(finished)))
-    resumed, may_retry = bool(done or description.kept_calls), not run["early_stopping"]
+    may_retry = not run["early_stopping"]
     failures = RepeatedFailures(run["max_equal_failures"], configurations=len(configs), may_retry=may_retry)
     progress = RunProgress(
         console,
@@ -341,7 +342,7 @@ async def _run_shards(
         on_opened=description.on_opened,
         confidence=configs[0]["evaluation"]["confidence"],
         names=_names(configurations),
-        is_resumed=resumed,
+        is_resumed=is_resumed,
         check=failures.check,
     )
     rounds: Rounds = iter([shards(parts, rejections.add, size=size)])
@@ -357,7 +358,7 @@ async def _run_shards(
         if has_work:
             async with model_servers(configs, console) as served:
                 try:
-                    with progress, _stop_announced(progress.say):
+                    with progress, _stop_announced(progress.say), _outage_if(is_resumed):
                         await _executor(engine["name"])(served, folder.path, unfinished, progress)
                         progress.on_complete()
                 finally:
@@ -377,9 +378,28 @@ async def _run_shards(
         "loop_lag_s": progress.sum.loop_lag_s,
     }
     if not has_work and (earlier := folder.read_summary()):
-        times, resumed = {name: earlier[name] for name in TIMES}, earlier.get("resumed", False)
+        times, is_resumed = {name: earlier[name] for name in TIMES}, earlier.get("resumed", False)
     questions = tuple(unfinished.questions[number] for number in range(len(configurations)))
-    return RunTotals(questions, rejections.count, run["max_failed"], resumed=resumed, **times)
+    return RunTotals(questions, rejections.count, run["max_failed"], is_resumed=is_resumed, **times)
+
+
+@contextmanager
+def _outage_if(is_resumed: bool) -> Iterator[None]:
+    """Raise Outage in place of Unreachable if the run had begun before: its servers have answered then."""
+    try:
+        yield
+    except (Unreachable, ExceptionGroup) as error:
+        reason = _unreachable(error)
+        if not is_resumed or reason is None:
+            raise
+        raise Outage(str(reason)) from None
+
+
+def _unreachable(error: Exception) -> Unreachable | None:
+    """Return the first such error of a group, or the error itself if it is one."""
+    if isinstance(error, ExceptionGroup):
+        return next(filter(None, map(_unreachable, error.exceptions)), None)
+    return error if isinstance(error, Unreachable) else None
 
 
 @contextmanager

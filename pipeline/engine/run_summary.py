@@ -36,7 +36,7 @@ class RunTotals:
     """Seconds until the models and graphs were open; part of `wall_s`."""
     loop_lag_s: float
     """The longest time that anything blocked the event loop of a worker."""
-    resumed: bool
+    is_resumed: bool
     """Whether earlier attempts had made calls or finished shards, which `wall_s` leaves out."""
 
 
@@ -125,7 +125,7 @@ def _document(folder: RunFolder, summaries: Sequence[ConfigurationSummary], tota
         "reused_llm_calls": reused,
         "physical_kg_queries": total("kg_queries"),
         **{name: getattr(totals, name) for name in TIMES},
-        "resumed": totals.resumed,
+        "resumed": totals.is_resumed,
         "complete": not any(summary.not_run for summary in summaries),
         **_older_replies(folder, summaries),
     }

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NoReturn, Self
 import aiohttp
 from yarl import URL
 
-from pipeline.errors import ServiceError, UserError
+from pipeline.errors import ServiceError, Unreachable
 from pipeline.kg.results import MEDIA_TYPE, Row, Select, UnexpectedResult, parse_result
 from pipeline.net.http_connections import ReplyTooLarge, Response
 from pipeline.net.replicated_client import AttemptFailed, ReplicatedClient, RetryPolicy, Server, describe
@@ -136,7 +136,7 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
         if all(problems):
             await self.__aexit__()
             urls = ", ".join(server.url for server in self.servers)
-            raise UserError(
+            raise Unreachable(
                 f"kg.endpoints: no graph server answers at {urls} ({problems[0]}); start one with `kgqa graph serve`, "
                 "or correct the URLs"
             )
@@ -174,13 +174,15 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
                 limit = f"keep its answer below kg.max_reply_mb={self._max_reply_mb:g}"
             raise AttemptFailed(f"{server.url} did not {limit}", too_slow=not broken) from None
         except aiohttp.ClientError as error:
-            # A server that is busy, or that closed an idle connection, disconnects as well: once says little.
-            if isinstance(error, aiohttp.ServerDisconnectedError):
-                self.count_failure(server, describe(error))
-            else:
-                self.mark_unhealthy(server, describe(error))
+            # A server that is busy, or that closed an idle connection, disconnects as well. It may be healthy.
+            disconnected = isinstance(error, aiohttp.ServerDisconnectedError)
+            if problem := await self.probe(server) if disconnected else describe(error):
+                self.mark_unhealthy(server, problem)
             raise AttemptFailed(f"{server.url}: {describe(error)}") from None
         if response.status != 200:
+            # A server answers 500 to a single query, too, such as Virtuoso in a deadlock. Then it is healthy.
+            if response.status == 500 and (broken := await self.probe(server)):
+                self.mark_unhealthy(server, broken)
             self._raise_for(server, response)
         try:
             rows = _rows(response, request)
@@ -239,9 +241,7 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
         text = " ".join(response.body[:2000].decode(errors="replace").partition("SPARQL query:")[0].split())
         message = f"{server.url} answered {response.status}: {printable(text[:400])}"
         refused = (response.status < 500 and response.status not in _RETRIED) or bool(_REFUSED.match(text))
-        # Virtuoso answers 500 to a single query, too: for one that it refuses, and for a deadlock.
-        has_failed = response.status >= 500 and not text.startswith("Virtuoso")
-        if has_failed or response.status in _CLOSED:
+        if response.status > 500 or response.status in _CLOSED:
             self.count_failure(server, message, refusal=message if response.status in _CLOSED else "")
         raise AttemptFailed(message, too_slow=bool(_TIMED_OUT.match(text)), refused=refused)
 

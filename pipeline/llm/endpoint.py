@@ -19,7 +19,7 @@ import orjson
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 from pydantic.dataclasses import dataclass
 
-from pipeline.errors import ServiceError, UserError, first_defect
+from pipeline.errors import ServiceError, Unreachable, UserError, first_defect
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.dialect import Dialect, without_reasoning
 from pipeline.llm.interface import OneModel, capped_identity
@@ -320,7 +320,7 @@ class EndpointModel(CallConfig, OneModel):
                     problems.append(f"no list of models ({first_defect(error)}): {self._client.explain(answer)}")
         if not cards:
             advice = "start one there, or set llm.base_urls to a running one"
-            raise UserError(f"no model server can be used: {'; '.join(problems)}; {advice}")
+            raise Unreachable(f"no model server can be used: {'; '.join(problems)}; {advice}")
         for problem in problems:
             log.warning("continuing without a model server: %s", problem)
         if len(set(cards.values())) > 1:

@@ -23,7 +23,13 @@ from pipeline.report.examples import examples, methods_without_examples
 from pipeline.report.labels import SCORES, BlockLabels, inline, value_text, with_label
 from pipeline.report.page_content import BlockView, Breakdown, KeyView, Page, RunView, ScoreView
 from pipeline.report.papers import paper_tables
-from pipeline.report.pareto import front_view, recommendation_view, recommendations, tags
+from pipeline.report.pareto import (
+    front_view,
+    has_closed_book_left_out,
+    recommendation_view,
+    recommendations,
+    tags,
+)
 from pipeline.report.recommendation import Recommendation
 from pipeline.report.response_curves import responses
 from pipeline.text import agreeing, counted, counted_questions
@@ -62,7 +68,8 @@ def _block_view(block: Block) -> BlockView:
         dataset=inline(block.most_complete.summary.dataset),
         facts=_facts(block),
         gold_notes=gold_lines([each.summary for each in configurations]),
-        rivals=_rivals(configurations),
+        label_rivals=" with the same label" if len({each.summary.label for each in configurations}) > 1 else "",
+        has_closed_book_left_out=has_closed_book_left_out(block),
         simulators=list(dict.fromkeys(inline(each.summary.label) for each in configurations if each.summary.label)),
         warnings=_warnings(block),
         shares_sources=block.shares_sources,
@@ -94,14 +101,6 @@ def _block_view(block: Block) -> BlockView:
         examples=examples(block, labels),
         methods_without_examples=methods_without_examples(block),
     )
-
-
-def _rivals(configurations: Sequence[Configuration]) -> str:
-    """Say with which others a configuration of a front is compared; empty if it is with all."""
-    summaries = [each.summary for each in configurations]
-    has_labels = len({each.label for each in summaries}) > 1
-    has_closed_book = len({each.closed_book for each in summaries}) > 1
-    return "".join([" with the same label"] * has_labels + [" that asked the graph"] * has_closed_book)
 
 
 def _keys(configurations: Sequence[Configuration]) -> list[KeyView]:
@@ -218,7 +217,7 @@ def _warnings(block: Block) -> list[str]:
     not_compared = len(configurations) - len(block.comparable)
     failed = sum(each.summary.failed for each in configurations)
     too_long = [is_too_long(error) for run in block.runs for error in run.errors]
-    is_vain = all(too_long) or all(has_early_stopping([each.resolved]) for each in configurations)
+    is_vain = all(too_long) or all(has_early_stopping(each.resolved) for each in configurations if each.summary.failed)
     edited = differing_code(each.code for each in configurations)
     limited = much_limited([each.summary for each in configurations])
     warnings = {

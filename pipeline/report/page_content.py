@@ -142,8 +142,10 @@ class BlockView:
 
     dataset: str
     facts: Sequence[tuple[str, Sequence[str]]]
-    rivals: str
+    label_rivals: str
     """With which others a configuration of a Pareto front is compared; empty if it is with all."""
+    has_closed_book_left_out: bool
+    """Whether configurations are on no front because their score is the oracle's alone."""
     simulators: Sequence[str]
     """Labels of simulated models that answered instead of a language model."""
     gold_notes: Sequence[str]

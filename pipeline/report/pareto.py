@@ -149,10 +149,15 @@ def front_view(
     )
 
 
+def has_closed_book_left_out(block: Block) -> bool:
+    """Whether comparable configurations are left out because their score is the oracle's alone."""
+    return sum(map(len, _by_label(block))) < len(block.comparable)
+
+
 def _by_label(block: Block) -> list[list[int]]:
     """Group the comparable configurations by label: simulated and language models are not compared.
 
-    A score of the oracle alone is not compared with others.
+    Those whose score is the oracle's alone are left out where there are others.
     """
     summaries = [configuration.summary for configuration in block.configurations]
     groups = grouped(block.comparable, lambda index: summaries[index].label).values()

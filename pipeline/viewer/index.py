@@ -121,15 +121,17 @@ class RunIndex:
 
     def _begin(self, metadata: Mapping[str, Any]) -> None:
         """Open the part of the table of this run that is in the cache."""
-        self.metadata = metadata
         place = hashlib.blake2b(f"{self.folder.path.absolute()}\n{metadata.get('id')}".encode(), digest_size=8)
-        self._cache = self._caches / place.hexdigest()
+        cache = self._caches / place.hexdigest()
+        _make(cache)
+        self._slices: Sequence[_Slice] = ()  # a query meanwhile finds no row of another run
+        self._cache = cache
         self._stamps: dict[int, tuple[object, str]] = {}
         self._problems: dict[int, tuple[str, str]] = {}
         self._finished: Mapping[int, str] = {}
         self._run: RunState = "not complete"
-        _make(self._cache)
-        self._slices: Sequence[_Slice] = self._read_manifest()
+        self.metadata = metadata
+        self._slices = self._read_manifest()
 
     @property
     def configurations(self) -> int:

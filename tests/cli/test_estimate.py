@@ -140,6 +140,16 @@ def test_the_rate_of_a_sample_that_was_stopped_and_resumed_is_not_known(
     assert "measured rate" not in said
 
 
+def test_the_rate_of_a_sample_whose_failed_question_was_asked_again_is_not_known(
+    kgqa: Kgqa, model_server: Callable[..., tuple], here: Path
+) -> None:
+    _, words = model_server(refuses_every=10)
+    command = ("estimate", "method=cot", "dataset.triples=2000", "run.dir=runs/r", "run.max_failed=1", *words)
+    assert "measured rate" in kgqa(*command).out
+    again = " ".join(kgqa(*command, "run.retry_failed=true").out.split())
+    assert "only the time of the sample's last attempt is known" in again
+
+
 def test_a_server_that_charges_by_tokens_has_a_price(
     kgqa: Kgqa, model_server: Callable[..., tuple], here: Path
 ) -> None:

@@ -188,12 +188,14 @@ class TestKeys:
         self, server: tuple[FixedReply, list[str]], evaluate: Kgqa, kgqa: Kgqa
     ) -> None:
         """It builds the components of the run, and follows the advice of its message."""
-        _, words = server
+        model, words = server
         evaluate(*words)
+        model.keys.clear()
         collect = ("collect", "corrections", "run", "output=corrections.jsonl", "material.allow_test_split=true")
         said = kgqa(*collect).sentence
         assert "would get the key" in said
         assert "add run.trust=true" in said
+        assert model.keys == set()
         assert not Path("corrections.jsonl").exists()
         assert kgqa(*collect, "run.trust=true").code == 0
 

@@ -13,8 +13,8 @@ from pipeline.cli.main import main
 from pipeline.engine import repeated_failures
 from pipeline.engine.repeated_failures import RepeatedFailures
 from pipeline.engine.worker_reports import FinishedRows
-from pipeline.errors import OUTAGE, UserError
-from tests.llm.misbehaving_server import body, serving
+from pipeline.errors import MISTAKE, OUTAGE, Outage, UserError
+from tests.llm.misbehaving_server import body, reply, serving
 
 METHOD = """
 from pydantic.dataclasses import dataclass
@@ -96,6 +96,20 @@ def test_a_run_whose_server_does_not_come_back_stops(
     assert "asks the failed questions again: ServiceError: no graph server gave a usable answer" in said
     rows = pl.read_parquet("r/traces/*.parquet")
     assert set(rows["status"]) == {"ok"}, "the shards from before"
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_no_server_is_an_outage_for_a_run_that_goes_on_and_a_mistake_for_a_new_one(
+    has_begun: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(reply()) as url:
+        words = ["evaluate", "method=cot", "llm=endpoint", f"llm.base_urls=[{url}]", "llm.model=llama"]
+        words += ["dataset.triples=2000", "engine.shard_size=4", f"run.dir={tmp_path / 'r'}"]
+        if has_begun:
+            assert main([*words, "run.limit=4"]) == 0
+    code = main([*words, "run.limit=8", "run.extend=true"] if has_begun else [*words, "run.limit=8"])
+    assert "no model server can be used" in capsys.readouterr().err
+    assert code == (OUTAGE if has_begun else MISTAKE)
 
 
 class TestOutage:
@@ -186,9 +200,27 @@ class TestOutage:
             watched.check(FinishedRows(questions=2, failed=2, errors=self.GONE.errors))
 
     def test_each_configuration_of_a_sweep_counts_its_own_questions(self) -> None:
-        watched = RepeatedFailures(2, configurations=2, may_retry=False)
-        with pytest.raises(UserError, match=r"^the first 2 questions \(each configuration counts its own\) all failed"):
+        watched = RepeatedFailures(2, configurations=2)
+        with pytest.raises(Outage, match=r"^the first 2 questions \(each configuration counts its own\) all failed"):
             watched.check(self.GONE)
+
+    def test_the_first_questions_that_servers_refuse_are_no_outage(self) -> None:
+        watched = RepeatedFailures(1)
+        with pytest.raises(UserError) as stopped:
+            watched.check(FinishedRows(questions=1, failed=1, errors={"RequestRefused: 401": "RequestRefused: 401"}))
+        assert not isinstance(stopped.value, Outage)
+
+    @pytest.mark.parametrize("may_retry", [True, False])
+    def test_failed_questions_are_asked_again_where_that_is_allowed(
+        self, may_retry: bool, seconds: list[float]
+    ) -> None:
+        watched = RepeatedFailures(3, may_retry=may_retry)
+        watched.check(FinishedRows(questions=1))
+        watched.check(self.GONE)
+        seconds.append(seconds[0] + 3000)
+        with pytest.raises(Outage) as stopped:
+            watched.check(self.GONE)
+        assert ("run.retry_failed=true asks the failed questions again" in str(stopped.value)) is may_retry
 
     def test_null_never_stops(self, seconds: list[float]) -> None:
         watched = RepeatedFailures(None)

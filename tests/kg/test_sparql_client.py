@@ -43,6 +43,8 @@ class Replica:
     """Not even probes are answered."""
     closes: bool = False
     """Connections are closed without a reply."""
+    fails: bool = False
+    """All queries are answered with status 500, also probes."""
     asked: int = 0
     probed: int = 0
     url: str = ""
@@ -56,11 +58,13 @@ class Replica:
             request.transport.close()
         if query == sparql_client._PROBE.text:
             self.probed += 1
-            return web.Response(text=RESULT, content_type=MEDIA_TYPE)
+            return web.Response(text=RESULT, content_type=MEDIA_TYPE, status=500 if self.fails else 200)
         self.asked += 1
         if self.gate:
             await self.gate.wait()
         await asyncio.sleep(self.delay)
+        if self.fails:
+            return web.Response(text=self.text, status=500)
         headers = {"Content-Type": self.content_type, **self.headers}
         if self.body is not None:
             return web.Response(status=self.status, body=self.body, headers=headers)
@@ -182,9 +186,9 @@ async def test_a_server_error_is_retried_on_another_server(replica: ReplicaFacto
     assert broken.asked
 
 
-@pytest.mark.parametrize(("status", "text"), [(500, "Internal Server Error"), (507, ""), (503, "busy")])
-async def test_a_server_that_fails_every_query_is_set_aside(replica: ReplicaFactory, status: int, text: str) -> None:
-    broken, sound = await replica("broken", status=status, text=text), await replica("ok")
+@pytest.mark.parametrize("status", [503, 507])
+async def test_a_server_that_fails_several_queries_is_set_aside(replica: ReplicaFactory, status: int) -> None:
+    broken, sound = await replica("broken", status=status), await replica("ok")
     async with pool(broken.url, sound.url) as both:
         for _ in range(20):
             assert (await both.ask(QUERY)).endpoint == sound.url
@@ -192,6 +196,28 @@ async def test_a_server_that_fails_every_query_is_set_aside(replica: ReplicaFact
                 break
         assert broken.asked == 3
         assert both.servers[0].problem.startswith(f"{broken.url} answered {status}")
+
+
+@pytest.mark.parametrize("text", ["Internal Server Error", "Virtuoso 08C04 Error CL...: no connection"])
+async def test_a_server_that_answers_500_to_all_queries_is_set_aside(replica: ReplicaFactory, text: str) -> None:
+    broken, sound = await replica("broken"), await replica("ok")
+    async with pool(broken.url, sound.url) as both:
+        broken.fails, broken.text = True, text
+        while both.servers[0].healthy:
+            assert (await both.ask(QUERY)).endpoint == sound.url
+        assert both.servers[0].problem == "status 500"
+        assert broken.asked == 1
+        broken.fails = False
+        await until(lambda: both.servers[0].healthy)
+
+
+async def test_a_server_that_answers_500_to_one_query_stays(replica: ReplicaFactory) -> None:
+    odd = await replica("odd", status=500, text="no such function")
+    async with pool(odd.url, retries=3) as alone:
+        with pytest.raises(ServiceError, match="no such function"):
+            await alone.ask(QUERY)
+        assert alone.servers[0].healthy
+    assert odd.asked == 4
 
 
 async def test_a_server_that_closes_every_connection_is_set_aside(replica: ReplicaFactory) -> None:
@@ -203,7 +229,7 @@ async def test_a_server_that_closes_every_connection_is_set_aside(replica: Repli
             if not both.servers[0].healthy:
                 break
         assert not both.servers[0].healthy
-        assert "disconnected" in both.servers[0].problem
+        assert both.servers[0].problem == "ServerDisconnectedError: Server disconnected"
         broken.closes = False
         await until(lambda: both.servers[0].healthy)
 

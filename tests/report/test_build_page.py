@@ -130,6 +130,25 @@ def test_fronts_and_recommendation() -> None:
     assert advice.asks == "this run asks all questions of its dataset: give another split or dataset to this command"
 
 
+def test_the_score_of_the_oracle_alone_is_on_no_front_and_not_recommended() -> None:
+    alone = make(hits(20), method="cot", counters={"llm_calls": 20, "tokens": 20, "kg_lookups": 0})
+    walk = make(hits(18), calls=2)
+    score = strict(alone, walk)
+    assert [on.name.details for front in score.fronts for on in front.entries] == [
+        view(walk).scores[0].fronts[0].entries[0].name.details
+    ] * len(score.fronts)
+    (advice,) = score.recommendations
+    assert (advice.candidates, advice.score.text) == (1, "90.0")
+    assert view(alone, walk).has_closed_book_left_out
+    assert not view(*GRID).has_closed_book_left_out
+    assert view(alone).scores[0].fronts[0].entries, "it has no rival that asked the graph"
+
+
+def test_a_front_is_of_one_label() -> None:
+    assert view(*GRID).label_rivals == ""
+    assert view(make(hits(3)), make(hits(4), label=None)).label_rivals == " with the same label"
+
+
 @pytest.mark.parametrize(
     ("keys", "others"),
     [

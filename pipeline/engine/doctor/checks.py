@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
 from pipeline.engine.doctor import graphs, machine, models, questions
@@ -13,7 +13,7 @@ from pipeline.errors import KgqaError, UserError
 
 _DRY_RUN = "dry run"
 _SERVERS = ("model", "graph")
-"""The checks whose problems would stop the dry run, after its time limit."""
+"""The checks of what the dry run would wait for until its time limit."""
 _FIRST_FIX = "Fix the problems above, and run kgqa doctor again."
 
 CHECKS = (
@@ -34,7 +34,7 @@ CHECKS = (
 async def examine(configuration: Configuration) -> AsyncIterator[tuple[str, list[Finding]]]:
     """Yield the subject and the findings of each check.
 
-    The dry run is not tried with a model or a graph that does not work: it would wait long for it.
+    The dry run is not tried if no model server or no graph server works: it would wait long for them.
     """
     named: dict[str, str] = {}
     is_vain = False
@@ -43,9 +43,14 @@ async def examine(configuration: Configuration) -> AsyncIterator[tuple[str, list
             yield check.subject, [Finding("stopped", _DRY_RUN, "not tried", _FIRST_FIX)]
             continue
         findings = [_stopped(each, named) for each in await _run(check, configuration)]
-        is_vain |= check.subject in _SERVERS and any(each.level == "problem" for each in findings)
+        is_vain |= check.subject in _SERVERS and _is_useless(findings)
         named |= {text: each.subject for each in findings for text in (each.found, each.fix) if each.level == "problem"}
         yield check.subject, findings
+
+
+def _is_useless(findings: Sequence[Finding]) -> bool:
+    """Whether there is a problem, and nothing that works."""
+    return {each.level for each in findings} <= {"problem", "stopped"} and bool(findings)
 
 
 def _stopped(finding: Finding, named: Mapping[str, str]) -> Finding:
@@ -56,8 +61,7 @@ def _stopped(finding: Finding, named: Mapping[str, str]) -> Finding:
     """
     if finding.level != "problem" or (finding.fix not in named and not (named and finding.subject == _DRY_RUN)):
         return finding
-    above = f"Fix the problem of {named[finding.fix]} above." if finding.fix in named else None
-    fix = above or _FIRST_FIX
+    fix = f"Fix the problem of {named[finding.fix]} above." if finding.fix in named else _FIRST_FIX
     return replace(finding, level="stopped", fix=fix)
 
 

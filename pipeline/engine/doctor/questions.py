@@ -134,7 +134,10 @@ def _ask(configuration: Configuration, folder: Path) -> list[Finding]:
     (row,) = pl.concat(read_shards(RunFolder(folder), columns)).to_dicts()
     if row["status"] != "ok" and row["wall_s"] >= _DRY_RUN_S:
         found = f"its question was not answered within {_DRY_RUN_S} s"
-        return (problem if row["status"] == "failed" else warning)("dry run", found, _SLOW)
+        if row["status"] != "failed":
+            return warning("dry run", found, _SLOW)
+        own = "" if row["error"].startswith("TimeoutError") else f": {row['error']}"  # which names limits of a run
+        return problem("dry run", f"{found}{own}", _SLOW)
     if row["status"] == "failed":
         return problem("dry run", f"its question failed: {row['error']}", SEE_ERROR)
     if row["parse_failures"] * 2 >= max(1, row["llm_calls"]):

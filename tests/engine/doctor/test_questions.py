@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pipeline.engine.doctor import checks, questions
-from pipeline.engine.doctor.finding import Check, Finding
+from pipeline.engine.doctor.finding import Check, Finding, Level
 from pipeline.engine.run import Configuration
 from pipeline.errors import ServiceError, UserError
 from tests.engine.doctor.support import point, worst
@@ -192,6 +193,20 @@ class TestChecks:
         assert broken_one.found.startswith(found)
         stopped = [each.subject for each in findings if each.level == "stopped"]
         assert stopped == (["dry run"] if check.subject in ("model", "graph") else []), "it would wait for them"
+
+    @pytest.mark.parametrize(("levels", "tried"), [(("problem", "ok"), True), (("problem", "problem"), False)])
+    async def test_the_dry_run_is_tried_if_one_of_the_servers_works(
+        self, levels: Sequence[Level], tried: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def servers(_: Configuration) -> list[Finding]:
+            return [Finding(level, f"graph {number}", "", "") for number, level in enumerate(levels)]
+
+        async def dry_run(_: Configuration) -> list[Finding]:
+            return [Finding("ok", "dry run", "one question")]
+
+        monkeypatch.setattr(checks, "CHECKS", [Check("graph", servers, ""), Check("dry run", dry_run, "")])
+        *_, (_, (last,)) = [each async for each in checks.examine(point())]
+        assert (last.level == "ok") is tried
 
     async def test_a_user_error_keeps_its_message(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async def mistaken(_: Configuration) -> list[Finding]:

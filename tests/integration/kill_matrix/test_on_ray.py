@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.errors import OUTAGE
 from tests.integration.kill_matrix.stage import (
     CONCURRENCY,
     Judge,
@@ -62,10 +63,10 @@ def test_the_drivers_own_ray_node(stage: Stage, undisturbed: Undisturbed, judge:
         [raylet] = raylets(stage.mark)
         os.kill(raylet, signal.SIGKILL)
         driver.communicate(timeout=300)
-    assert driver.returncode == 2, stage.said
+    assert driver.returncode == OUTAGE, stage.said
     assert "the Ray node of this machine has ended" in stage.said
     assert "Traceback" not in stage.said
-    done = "kill -9 of its raylet; run ends with exit code 2; same command"
+    done = "kill -9 of its raylet; run ends with exit code 4; same command"
     judge("Ray node of the driver", done, stage.go_on(*RAY), most_repeated=CONCURRENCY)
 
 
