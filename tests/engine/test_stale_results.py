@@ -19,7 +19,7 @@ from pipeline.cli.main import main
 from pipeline.console import Console
 from pipeline.engine import sources
 from pipeline.engine.retry_advice import retry_refusals
-from pipeline.errors import ServiceError, UserError
+from pipeline.errors import OUTAGE, ServiceError, UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.simulation.oracle import QuestionOracle
 from pipeline.traces.origin import READ_BY_METHODS
@@ -642,7 +642,7 @@ class TestAFolderWithoutAnAnswer:
     @pytest.mark.parametrize("stop", [True, False], ids=["stopped", "all failed"])
     def test_is_used_again(self, project: Project, failing: None, stop: bool) -> None:
         words = ("method=cot", "llm=oracle")
-        project.run(*words, f"run.max_equal_failures={3 if stop else 'null'}", code=2 if stop else 3)
+        project.run(*words, f"run.max_equal_failures={3 if stop else 'null'}", code=OUTAGE if stop else 3)
         said = project.run(*words, "run.seed=5", "run.max_equal_failures=null", code=3)
         assert "answered no question: its files are deleted" in said
         assert project.rows().height == len(CITIES)
