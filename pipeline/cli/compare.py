@@ -83,10 +83,12 @@ def run(arguments: Arguments) -> Output:
         require_property(base, plan.by)
     clusters = question_clusters(read_rows(base.folder, ["meta"])[base.number], plan.cluster)
     variance = _run_again(base, plan) if plan.noise.questions else None
-    comparisons = compare(
-        base, selection.others, score=plan.score, correction=plan.correction, clusters=clusters, variance=variance
-    )
-    by_group = compare_by(base, selection.others, by=plan.by, score=plan.score, clusters=clusters) if plan.by else []
+    others, score = selection.others, plan.score
+    with Console(stderr=True).status(f"comparing {counted(len(others), 'configuration')} with {base.name}"):
+        comparisons = compare(
+            base, others, score=score, correction=plan.correction, clusters=clusters, variance=variance
+        )
+        by_group = compare_by(base, others, by=plan.by, score=score, clusters=clusters) if plan.by else []
     changed = None if plan.flips is None else _comparison(selection, comparisons, str(plan.flips))
     flips = changed and read_flips(base, changed)
     figures = {
