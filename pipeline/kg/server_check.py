@@ -19,6 +19,7 @@ from pipeline.kg.results import Row
 from pipeline.kg.sparql_client import SparqlClient
 from pipeline.net.replicated_client import Server
 from pipeline.rdf_terms import Terms
+from pipeline.text import counted
 from pipeline.types import Relation, Triple
 
 Fact: TypeAlias = tuple[str, ...]
@@ -45,8 +46,9 @@ class Identity:
     fingerprint: str
 
     def summary(self) -> str:
-        """Return the fingerprint and the number of facts."""
-        return f"{self.fingerprint}, {sum(self.counts.values()) + sum(self.meta.values()):,} facts"
+        """Return the fingerprint, and the numbers of facts of relations and of those that name and type nodes."""
+        facts, meta = sum(self.counts.values()), sum(self.meta.values())
+        return f"{self.fingerprint}: {counted(facts, 'fact')}, and {meta:,} that name and type nodes"
 
 
 @dataclass(frozen=True, slots=True)
