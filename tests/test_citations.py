@@ -14,7 +14,9 @@ from urllib.parse import unquote
 
 import pytest
 
+from pipeline import config
 from pipeline.report.labels import SCORES
+from tests.support import METHODS
 
 ROOT = Path(__file__).parents[1]
 SPECIFICATION = ROOT / "docs" / "specification.md"
@@ -284,3 +286,16 @@ def test_relation_recall_is_defined_once() -> None:
     assert f"the {definition}" in tutorial
     for page in ("docs/tutorials/first-run.md", "docs/reference/traces.md"):
         assert "specification.md#9.5" in (ROOT / page).read_text()
+
+
+def test_the_keys_of_the_decision_index_exist() -> None:
+    """A key with a method in front is a key of this method, as §1.3 says."""
+    index = SPECIFICATION.read_text().partition('<a id="15"></a>')[2].partition('<a id="16"></a>')[0]
+    rows = re.findall(r"^\|.*", index, re.MULTILINE)
+    named = re.findall(r"`([a-z_0-9]+)\.([a-z_0-9.]+)`", " ".join(row.split("|")[3] for row in rows))
+    assert len(named) > 25
+    for section, key in named:
+        words = [f"method={section}"] if section in METHODS else []
+        name = "build_references" if section == "references" else "config"
+        flat = dict(config.flatten(config.compose(["dataset=webqsp", "kg=embedded", *words], name=name)))
+        assert f"{'method' if words else section}.{key}" in flat, f"{section}.{key}"
