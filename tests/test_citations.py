@@ -297,5 +297,5 @@ def test_the_keys_of_the_decision_index_exist() -> None:
     for section, key in named:
         words = [f"method={section}"] if section in METHODS else []
         name = "build_references" if section == "references" else "config"
-        flat = dict(config.flatten(config.compose(["dataset=webqsp", "kg=embedded", *words], name=name)))
+        flat = dict(config.flatten(config.compose(["dataset=webqsp", "dataset.path=x", *words], name=name)))
         assert f"{'method' if words else section}.{key}" in flat, f"{section}.{key}"
