@@ -213,6 +213,8 @@ async def _answer(
         # before Python 3.13, the deadline cancels the question if a TaskGroup of the method has failed
         if isinstance(error, asyncio.CancelledError) and not deadline.expired():
             raise
+        if deadline.expired():
+            record.counters.at_limit = 1
         reason = f"no answer {_in_time(runtime)}" if deadline.expired() else str(error)
         return _failed(record, f"TimeoutError: {reason}")
     except BudgetExhausted as error:

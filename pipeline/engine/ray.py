@@ -27,13 +27,14 @@ from pipeline.engine.shard import Rounds, Shard
 from pipeline.engine.worker import Worker
 from pipeline.engine.worker_reports import FinishedRows, Standing
 from pipeline.engine.worker_restarts import WorkerSlot, result_of
-from pipeline.errors import ServiceError
+from pipeline.errors import ServiceError, UserError
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath
 
 _START_WAIT_S = 30
 """Seconds that the first shards wait for all workers to start."""
+_STARTING = "they are still starting, or the Ray cluster has no room for them"
 _NODE_CHECK_S = 5
 """Seconds between two looks whether the driver's own node is alive."""
 _SHUTDOWN_WAIT_S = 10
@@ -58,7 +59,13 @@ async def run_ray(
         actor: Replaces `QuestionWorker` in benchmarks of the scheduling itself.
     """
     engine = configs[0]["engine"]
-    with redirect_stdout(sys.stderr), joined(engine):  # Ray prints there that a worker has died
+    with redirect_stdout(sys.stderr), joined(engine) as is_own:  # Ray prints there that a worker has died
+        lacking = _lacking_resources(engine)
+        if is_own and lacking:
+            raise UserError(
+                f"engine.resources names {lacking}, which the Ray cluster that is started here does not have: name a "
+                "cluster that has it (engine.address), or leave it out"
+            )
         scheduler = Scheduler(rounds)
         start = partial(_start, actor or QuestionWorker, configs, folder, engine)
         slots = [
@@ -67,7 +74,7 @@ async def run_ray(
         ]
         async with asyncio.TaskGroup() as group:
             fills = [group.create_task(slot.fill()) for slot in slots]
-            await _wait_for_workers(fills, progress)
+            await _wait_for_workers(fills, progress, lacking)
             looks = []
             if actor is None:
                 await _say_missing_nodes(slots, progress)
@@ -98,12 +105,21 @@ def _living_nodes() -> set[str]:
     return {node["NodeID"] for node in ray.nodes() if node["Alive"]}
 
 
-async def _wait_for_workers(fills: Sequence[asyncio.Task[None]], progress: RunProgress) -> None:
-    """Wait a limited time for all workers, then for at least one, and report how many are missing."""
+def _lacking_resources(engine: Mapping[str, Any]) -> str:
+    """Return the names of `engine.resources` that no node of the cluster has at present; empty if all are there."""
+    return ", ".join(sorted((engine["resources"] or {}).keys() - ray.cluster_resources().keys()))
+
+
+async def _wait_for_workers(fills: Sequence[asyncio.Task[None]], progress: RunProgress, lacking: str) -> None:
+    """Wait a limited time for all workers, then for at least one, and report how many are missing.
+
+    `lacking` are resources that a node has to bring.
+    """
     _, waiting = await asyncio.wait(fills, timeout=_START_WAIT_S)
     if waiting:
         missing = f"{len(waiting)} of {counted(len(fills), 'worker')}"
-        progress.say(f"{missing} not started yet: they are still starting, or the Ray cluster has no room for them")
+        reason = f"no node of the Ray cluster has {lacking} (engine.resources)" if lacking else _STARTING
+        progress.say(f"{missing} not started yet: {reason}")
         await asyncio.wait(fills, return_when=asyncio.FIRST_COMPLETED)
 
 

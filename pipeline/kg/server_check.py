@@ -46,9 +46,9 @@ class Identity:
     fingerprint: str
 
     def summary(self) -> str:
-        """Return the fingerprint, and the numbers of facts of relations and of those that name and type nodes."""
+        """Return the fingerprint, and the numbers of facts of relations, and of facts that name and type nodes."""
         facts, meta = sum(self.counts.values()), sum(self.meta.values())
-        return f"{self.fingerprint}: {counted(facts, 'fact')}, and {meta:,} that name and type nodes"
+        return f"{self.fingerprint}: {counted(facts, 'fact')}; {meta:,} facts name and type nodes"
 
 
 @dataclass(frozen=True, slots=True)

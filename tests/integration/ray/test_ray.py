@@ -79,6 +79,15 @@ def test_rows_of_unfinished_shards_are_shown(
     assert len(set(shown)) > 3
 
 
+def test_a_resource_that_a_cluster_of_our_own_cannot_have_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["method=cot", *RUN, *RAY, "engine.resources={nosuch: 1}", f"run.dir={tmp_path / 'run'}"]
+    assert main(["evaluate", *words]) == 2
+    said = capsys.readouterr().err
+    assert "engine.resources names nosuch, which the Ray cluster that is started here does not have" in said
+
+
 @pytest.mark.exhaustive
 def test_the_benchmark_measures_how_fast_shards_are_handed_out() -> None:
     """In a process of its own: one that has started a Ray with a token cannot join one without, as other tests do."""
