@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli.main import guard
-from pipeline.errors import ServiceError
+from pipeline.errors import OUTAGE, ServiceError
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
 from pipeline.types import Example, Rejected
@@ -532,7 +532,7 @@ def test_control_characters_of_a_server_do_not_reach_the_terminal(capsys: pytest
     def job(_: list[str]) -> int:
         raise ServiceError("http://127.0.0.1 answered 500: \x1b]0;mine\x07 [red]no[/red]")
 
-    assert guard(job, []) == 2
+    assert guard(job, []) == OUTAGE
     assert capsys.readouterr().err == "kgqa: http://127.0.0.1 answered 500: \ufffd]0;mine\ufffd [red]no[/red]\n"
 
 
