@@ -20,6 +20,7 @@ exception, and does not affect other questions.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from pydantic import ValidationError
 
@@ -27,10 +28,10 @@ from pipeline.suggestions import closest
 
 MISTAKE = 2
 """Exit code of a command that cannot go on until the user has changed something."""
-OUTAGE = 4
-"""Exit code of a run that servers, workers or nodes have stopped: later, the same command may go on."""
 FAILED_RUN = 3
 """Exit code of a run in which more questions failed than `run.max_failed` allows, and has its results all the same."""
+OUTAGE = 4
+"""Exit code of a run that servers, workers or nodes have stopped: later, the same command may go on."""
 
 
 class KgqaError(Exception):
@@ -79,6 +80,15 @@ class RunStopped(KeyboardInterrupt):
 
 class ContextOverflow(ServiceError):
     """A prompt is longer than the model's context. Prompts are never truncated silently (specification §2.3)."""
+
+
+def single_errors(error: Exception) -> Iterator[Exception]:
+    """Yield the errors of a group, also of groups in it, in order; the error itself if it is no group."""
+    if isinstance(error, ExceptionGroup):
+        for each in error.exceptions:
+            yield from single_errors(each)
+    else:
+        yield error
 
 
 _DEFECTS = {

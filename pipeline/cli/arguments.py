@@ -31,6 +31,11 @@ class Trust:
 
     trust: bool
 
+    @property
+    def word(self) -> str:
+        """The word that passes it on to another command."""
+        return f"run.trust={str(self.trust).lower()}"
+
 
 @dataclass(frozen=True)
 class Arguments:

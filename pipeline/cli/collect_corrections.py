@@ -33,9 +33,8 @@ def run(arguments: Arguments) -> Output:
     composed = arguments.compose()
     plan, report = config.build_own(Plan, composed), Report()
     output = Path(plan.output)
-    trusted = [f"run.trust={str(plan.run.trust).lower()}"]
     configurations = {
-        run: configurations_of(Arguments(words=[str(run / "run.yaml")], overrides=trusted))
+        run: configurations_of(Arguments(words=[str(run / "run.yaml")], overrides=[plan.run.word]))
         for run in arguments.run_folders()
     }
     write_collected(asyncio.run(_rows(configurations, composed, report)), report, output)

@@ -34,6 +34,7 @@ from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError
+from pipeline.evaluation.configuration_summary import leaves_out_closed_book
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.simulated import closed_book_lines
 from pipeline.suggestions import did_you_mean
@@ -219,8 +220,7 @@ def _notes(
     base = selection.base
     notes = closed_book_lines([each.method for each in (base, *selection.others) if each.closed_book])
     if plan.base == BEST:
-        is_left_out = any(each.closed_book for each in selection.others) and not base.closed_book
-        rivals = " of those that asked the graph" if is_left_out else ""
+        rivals = " of those that asked the graph" if leaves_out_closed_book(base, selection.others) else ""
         notes.append(
             f"{base.name} has the highest score{rivals} on the questions that all configurations answered (of equal "
             "ones the one with the fewest calls, and of these the fewest tokens); part of a lead may be chance, as "

@@ -17,7 +17,7 @@ from types import FrameType
 
 from pipeline.cli import hydra_flags
 from pipeline.cli.commands import COMMANDS, SECTIONS, Command, named
-from pipeline.errors import MISTAKE, OUTAGE, Outage, RequestRefused, RunStopped, ServiceError, UserError
+from pipeline.errors import MISTAKE, OUTAGE, Outage, RequestRefused, RunStopped, ServiceError, UserError, single_errors
 from pipeline.extras import require
 from pipeline.renames import current_command, current_override
 from pipeline.suggestions import did_you_mean
@@ -239,8 +239,10 @@ def _with_current_names(argv: list[str]) -> list[str]:
 
 def _user_message(error: Exception) -> str | None:
     """Return the message of an error that the user can fix (an argument, a server, a disk); None for a bug."""
-    if isinstance(error, ExceptionGroup):
-        return next(filter(None, map(_user_message, error.exceptions)), None)
+    return next(filter(None, map(_message, single_errors(error))), None)
+
+
+def _message(error: Exception) -> str | None:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.errno in _RESOURCES:
@@ -254,9 +256,10 @@ def _user_message(error: Exception) -> str | None:
 
 def _is_outage(error: Exception) -> bool:
     """Whether servers, workers or nodes that do not answer have stopped a command."""
-    if isinstance(error, ExceptionGroup):
-        return any(map(_is_outage, error.exceptions))
-    return isinstance(error, Outage | ServiceError) and not isinstance(error, RequestRefused)
+    return any(
+        isinstance(each, Outage | ServiceError) and not isinstance(each, RequestRefused)
+        for each in single_errors(error)
+    )
 
 
 def _usage(name: str, command: Command) -> str:

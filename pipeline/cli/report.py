@@ -17,7 +17,7 @@ from pipeline.cli.output import Output
 from pipeline.cli.run_output import REPORT
 from pipeline.engine.retry_advice import TOO_LONG, has_early_stopping, is_too_long
 from pipeline.errors import StorageError, UserError
-from pipeline.evaluation.configuration_summary import Group, best_first, rivals
+from pipeline.evaluation.configuration_summary import Group, best_first, leaves_out_closed_book, rivals
 from pipeline.evaluation.score_tables import percent, sweep_table
 from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.unreadable import much_unreadable
@@ -89,8 +89,8 @@ def _common(among: Sequence[Configuration], scored: Sequence[Configuration]) -> 
     """Say what the configurations `among` those that are scored have in common, and others have not."""
     best = among[0].summary
     has_less = any(each.summary.questions < best.questions for each in scored)
-    is_closed = any(each.summary.closed_book for each in scored) and not best.closed_book
-    return " and ".join(["answered all questions"] * has_less + ["asked the graph"] * is_closed)
+    is_open = leaves_out_closed_book(best, [each.summary for each in scored])
+    return " and ".join(["answered all questions"] * has_less + ["asked the graph"] * is_open)
 
 
 def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iterator[str]:

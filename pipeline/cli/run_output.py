@@ -19,7 +19,12 @@ from pipeline.engine.retry_advice import TOO_LONG, has_early_stopping, is_too_lo
 from pipeline.engine.sources import is_own
 from pipeline.errors import FAILED_RUN
 from pipeline.evaluation.budget_limits import cut_replies_line, limits_line, without_plan_line
-from pipeline.evaluation.configuration_summary import ConfigurationSummary, best_first, differing_overrides
+from pipeline.evaluation.configuration_summary import (
+    ConfigurationSummary,
+    best_first,
+    differing_overrides,
+    leaves_out_closed_book,
+)
 from pipeline.evaluation.score_file import full_score_tables
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
 from pipeline.text import agreeing, counted, kgqa, show_command
@@ -223,8 +228,7 @@ def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str], nam
         )
     own, best = differing_overrides([summary.overrides for summary in summaries]), equal[0]
     words = [word for word in own[best] if not word.startswith(("run.", "method="))]
-    is_left_out = any(each.closed_book for each in summaries) and not summaries[best].closed_book
-    highest = f"highest Hits@1{' of those that asked the graph' if is_left_out else ''}"
-    named = f"{highest}: configuration {names[best]}, {' '.join([f'method={methods[best]}', *words])}"
+    among = " of those that asked the graph" if leaves_out_closed_book(summaries[best], summaries) else ""
+    named = f"highest Hits@1{among}: configuration {names[best]}, {' '.join([f'method={methods[best]}', *words])}"
     cheapest = f"of {len(equal)} equal ones the one with the fewest calls, and of these the fewest tokens"
     return named if len(equal) == 1 else f"{named} ({cheapest})"

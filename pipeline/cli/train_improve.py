@@ -49,11 +49,6 @@ class Plan:
     right_share: NonNegativeFloat
     run: Trust
 
-    @property
-    def trust(self) -> str:
-        """The word that lets a command of a round use what only `configurations` names, if the user trusts it."""
-        return f"run.trust={str(self.run.trust).lower()}"
-
 
 def run(arguments: Arguments) -> Output:
     """Improve a model in rounds, or go on, and print its scores after each round."""
@@ -89,7 +84,7 @@ def _train(plan: Plan, settings: Mapping[str, Any], number: int, model: Path, he
         files = ",".join(map(str, [held_out, *plan.held_out]))
         selected = [f"material.held_out=[{files}]", f"collect.right_share={plan.right_share}"]
         output_file = f"output={folder}/corrections.jsonl"
-        _succeed("collect", "corrections", str(folder / "run"), output_file, *selected, plan.trust)
+        _succeed("collect", "corrections", str(folder / "run"), output_file, *selected, plan.run.word)
     corrections = [output / f"round-{earlier}" / "corrections.jsonl" for earlier in range(1, number + 1)]
     others = [Part(Path(file), {"": plan.texts_share}) for file in plan.texts]
     texts = folder / "texts.jsonl"
@@ -117,7 +112,7 @@ def _run(plan: Plan, folder: Path, model: Path, *, questions: int, seed: int) ->
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     sample = (f"run.sample={questions}", f"run.sample_seed={seed}")
-    _succeed("sweep", str(file), *sample, f"run.dir={folder}", plan.trust)
+    _succeed("sweep", str(file), *sample, f"run.dir={folder}", plan.run.word)
 
 
 def _write_held_out(output: Path) -> Path:

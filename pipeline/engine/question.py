@@ -213,9 +213,10 @@ async def _answer(
         # before Python 3.13, the deadline cancels the question if a TaskGroup of the method has failed
         if isinstance(error, asyncio.CancelledError) and not deadline.expired():
             raise
+        reason = str(error)
         if deadline.expired():
             record.counters.at_limit = 1
-        reason = f"no answer {_in_time(runtime)}" if deadline.expired() else str(error)
+            reason = f"no answer {_in_time(runtime)}"
         return _failed(record, f"TimeoutError: {reason}")
     except BudgetExhausted as error:
         return Answer(status="budget_exhausted"), f"BudgetExhausted: {error}"

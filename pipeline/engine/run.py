@@ -39,7 +39,7 @@ from pipeline.engine.repeated_failures import RepeatedFailures
 from pipeline.engine.run_summary import TIMES, RunTotals, renewed_summary, summarise
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
 from pipeline.engine.sources import model_sources, project_sources, refuse_edited, user_sources
-from pipeline.errors import Outage, RunStopped, Unreachable, UserError
+from pipeline.errors import Outage, RunStopped, Unreachable, UserError, single_errors
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.roles import check_roles, remarks
@@ -389,17 +389,10 @@ def _outage_if(is_resumed: bool) -> Iterator[None]:
     try:
         yield
     except (Unreachable, ExceptionGroup) as error:
-        reason = _unreachable(error)
+        reason = next((each for each in single_errors(error) if isinstance(each, Unreachable)), None)
         if not is_resumed or reason is None:
             raise
         raise Outage(str(reason)) from None
-
-
-def _unreachable(error: Exception) -> Unreachable | None:
-    """Return the first such error of a group, or the error itself if it is one."""
-    if isinstance(error, ExceptionGroup):
-        return next(filter(None, map(_unreachable, error.exceptions)), None)
-    return error if isinstance(error, Unreachable) else None
 
 
 @contextmanager

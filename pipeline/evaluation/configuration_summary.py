@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import polars as pl
@@ -209,6 +209,20 @@ def open_book(candidates: Sequence[T], is_closed_book: Callable[[T], bool]) -> l
     Returns all if there are no others.
     """
     return [each for each in candidates if not is_closed_book(each)] or list(candidates)
+
+
+class MayBeClosedBook(Protocol):
+    """A configuration that may have asked the oracle and no graph."""
+
+    @property
+    def closed_book(self) -> bool:
+        """Whether the score is the oracle's alone."""
+        ...
+
+
+def leaves_out_closed_book(best: MayBeClosedBook, configurations: Iterable[MayBeClosedBook]) -> bool:
+    """Whether `open_book` has left one of the configurations out to find the best."""
+    return not best.closed_book and any(each.closed_book for each in configurations)
 
 
 def best_first(summaries: Sequence[ConfigurationSummary]) -> list[int]:

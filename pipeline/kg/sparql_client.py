@@ -167,22 +167,22 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
             response = await self.exchange(server, URL(server.url), {"query": request.text})
         except (TimeoutError, ReplyTooLarge) as error:
             # Either the query asks for too much, so it is tried only once more, or the server is broken.
-            if broken := await self.probe(server):
-                self.mark_unhealthy(server, broken)
+            broken = await self._set_aside_if_broken(server)
             limit = f"answer within {self._timeout_s:g} s"
             if isinstance(error, ReplyTooLarge):
                 limit = f"keep its answer below kg.max_reply_mb={self._max_reply_mb:g}"
             raise AttemptFailed(f"{server.url} did not {limit}", too_slow=not broken) from None
         except aiohttp.ClientError as error:
             # A server that is busy, or that closed an idle connection, disconnects as well. It may be healthy.
-            disconnected = isinstance(error, aiohttp.ServerDisconnectedError)
-            if problem := await self.probe(server) if disconnected else describe(error):
-                self.mark_unhealthy(server, problem)
+            if isinstance(error, aiohttp.ServerDisconnectedError):
+                await self._set_aside_if_broken(server)
+            else:
+                self.mark_unhealthy(server, describe(error))
             raise AttemptFailed(f"{server.url}: {describe(error)}") from None
         if response.status != 200:
             # A server answers 500 to a single query, too, such as Virtuoso in a deadlock. Then it is healthy.
-            if response.status == 500 and (broken := await self.probe(server)):
-                self.mark_unhealthy(server, broken)
+            if response.status == 500:
+                await self._set_aside_if_broken(server)
             self._raise_for(server, response)
         try:
             rows = _rows(response, request)
@@ -192,6 +192,13 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
             raise AttemptFailed(f"{server.url} {problem}") from None
         self.count_success(server)
         return Reply(rows, server, _ROW_LIMIT_HEADER in response.headers, _TIME_LIMIT_HEADER in response.headers)
+
+    async def _set_aside_if_broken(self, server: Server) -> bool:
+        """Mark a server that does not answer a trivial query as unhealthy. Return whether it does not."""
+        problem = await self.probe(server)
+        if problem:
+            self.mark_unhealthy(server, problem)
+        return problem is not None
 
     async def probe(self, server: Server) -> str | None:
         """Return why a server does not answer a trivial query, or None."""

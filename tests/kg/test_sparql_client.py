@@ -186,14 +186,20 @@ async def test_a_server_error_is_retried_on_another_server(replica: ReplicaFacto
     assert broken.asked
 
 
+async def ask_until_set_aside(both: SparqlClient, sound: Replica) -> None:
+    """Ask until the first of two servers is unhealthy. The second one must answer every query."""
+    for _ in range(50):
+        assert (await both.ask(QUERY)).endpoint == sound.url
+        if not both.servers[0].healthy:
+            return
+    raise AssertionError("the first server is still asked")
+
+
 @pytest.mark.parametrize("status", [503, 507])
 async def test_a_server_that_fails_several_queries_is_set_aside(replica: ReplicaFactory, status: int) -> None:
     broken, sound = await replica("broken", status=status), await replica("ok")
     async with pool(broken.url, sound.url) as both:
-        for _ in range(20):
-            assert (await both.ask(QUERY)).endpoint == sound.url
-            if not both.servers[0].healthy:
-                break
+        await ask_until_set_aside(both, sound)
         assert broken.asked == 3
         assert both.servers[0].problem.startswith(f"{broken.url} answered {status}")
 
@@ -203,8 +209,7 @@ async def test_a_server_that_answers_500_to_all_queries_is_set_aside(replica: Re
     broken, sound = await replica("broken"), await replica("ok")
     async with pool(broken.url, sound.url) as both:
         broken.fails, broken.text = True, text
-        while both.servers[0].healthy:
-            assert (await both.ask(QUERY)).endpoint == sound.url
+        await ask_until_set_aside(both, sound)
         assert both.servers[0].problem == "status 500"
         assert broken.asked == 1
         broken.fails = False
@@ -224,11 +229,7 @@ async def test_a_server_that_closes_every_connection_is_set_aside(replica: Repli
     broken, sound = await replica("broken"), await replica("ok")
     async with pool(broken.url, sound.url) as both:
         broken.closes = True
-        for _ in range(50):
-            assert (await both.ask(QUERY)).endpoint == sound.url
-            if not both.servers[0].healthy:
-                break
-        assert not both.servers[0].healthy
+        await ask_until_set_aside(both, sound)
         assert both.servers[0].problem == "ServerDisconnectedError: Server disconnected"
         broken.closes = False
         await until(lambda: both.servers[0].healthy)
