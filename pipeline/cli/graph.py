@@ -24,7 +24,7 @@ from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.datasets.interface import Dataset
 from pipeline.engine.rejections import Rejections
-from pipeline.errors import UserError
+from pipeline.errors import Outage, UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.load import Summary, Target, load_graph
@@ -79,7 +79,10 @@ def load(arguments: Arguments) -> Output:
 
 
 def serve(arguments: Arguments) -> None:
-    """Start the replicas, print their endpoints, and stop them on Ctrl-C or SIGTERM."""
+    """Start the replicas, print their endpoints, and stop them on Ctrl-C or SIGTERM.
+
+    Raises Outage if all of them end by themselves.
+    """
     composed = arguments.compose()
     dataset: Dataset = config.build("dataset", composed)
     server: VirtuosoConfig = config.build("server", composed)
@@ -103,9 +106,9 @@ def serve(arguments: Arguments) -> None:
             )
             print(f"fingerprint {_fingerprint(graph)}")
             words = [word for word in arguments.overrides if word.startswith("kg/vocabulary=")]
-            print(" ".join(["kg=sparql", *words, f'"kg.endpoints=[{",".join(endpoints)}]"']), flush=True)
+            print(" ".join(["kg=sparql", *words, config.shell_override("kg.endpoints", endpoints)]), flush=True)
             print("Ctrl-C stops the servers", file=sys.stderr, flush=True)
-            _report_ended(servers)
+            _wait(servers)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
 
@@ -144,14 +147,15 @@ def _build(composed: Mapping[str, Any], dataset: Dataset, database: Path, server
     (database / CONTENTS_FILE).write_text("\n".join([*_describe(summary), *notes]), encoding="utf-8")
 
 
-def _report_ended(servers: Sequence[VirtuosoServer]) -> None:
-    """Wait until interrupted, and report servers that end by themselves."""
+def _wait(servers: Sequence[VirtuosoServer]) -> None:
+    """Wait until interrupted, and report servers that end by themselves. Raises Outage once none runs any more."""
     running = list(servers)
-    while True:
+    while running:
         for server in [server for server in running if not server.running]:
             print(f"the replica at {server.endpoint} ended; see {server.folder / 'server.log'}", file=sys.stderr)
             running.remove(server)
         time.sleep(1)
+    raise Outage("no replica runs any more")
 
 
 def _vocabulary(composed: Mapping[str, Any]) -> GraphVocabulary:

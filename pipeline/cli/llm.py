@@ -55,15 +55,11 @@ def _overrides(sections: Mapping[str | None, Mapping[str, Any]], prompts: Mappin
 
     `sections` and `prompts` are the section and the prompt style of each role; under None those of all other roles.
     """
-
-    def urls(keys: Mapping[str, Any]) -> str:
-        return f"[{','.join(keys['base_urls'])}]"
-
     default = sections[None]
-    words = ["llm=endpoint", f"llm.base_urls={urls(default)}", config.shell_override("llm.model", default["model"])]
+    words = ["llm=endpoint", *(config.shell_override(f"llm.{key}", default[key]) for key in ("base_urls", "model"))]
     words += [f"llm.prompt_style={prompts[None]}"] if prompts[None] != "full" else []
     own = [
-        f"{role}: {{model: {keys['model']}, base_urls: {urls(keys)}, prompt_style: {prompts[role]}}}"
+        f"{role}: {{model: {keys['model']}, base_urls: [{','.join(keys['base_urls'])}], prompt_style: {prompts[role]}}}"
         for role, keys in sections.items()
         if role is not None
     ]

@@ -30,6 +30,8 @@ from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep
 from pipeline.text import agreeing, counted, kgqa, show_command
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import OTHER_DATA, count_errors
+from pipeline.traces.shard_file import results_digest
+from pipeline.traces.storage import read_whole
 
 REPORT = "report.html"
 """The name of the report in a run folder."""
@@ -112,12 +114,11 @@ def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *
 
 
 def _older_report(folder: RunFolder) -> list[str]:
-    """Say that the report in the folder was made before some of the results."""
+    """Say that the report in the folder was made of other results than there are now."""
     report = folder.path / REPORT
     if not (isinstance(report, Path) and report.exists()):
         return []
-    made = report.stat().st_mtime_ns
-    if all(shard.stat().st_mtime_ns <= made for shard in map(folder.shard, folder.finished())):
+    if results_digest(list(map(folder.shard, sorted(folder.finished())))).encode() in read_whole(report):
         return []
     return [f"{report} shows older results: {kgqa('report', folder.path)} makes it anew"]
 

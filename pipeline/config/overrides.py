@@ -19,8 +19,6 @@ _PLAIN = re.compile(r"[\w./:@+-]+", re.ASCII)
 _WORD = re.compile(r"(\+{0,2}[\w./@-]+)=(.+)", re.ASCII | re.DOTALL)
 _STRUCTURE = re.compile(r"""[\[{("'$]|.*(,|[\[\](){}\\]|\s[\w.]+=|\$\{)""", re.DOTALL)
 """A value with brackets, quotes around it, commas or a second `key=` is no plain text: a mistake in it is said."""
-_SHELL_PLAIN = re.compile(r"[\w@%+=:,./\[\]-]+", re.ASCII)
-"""What a shell takes as it is; Bash also takes brackets, unless a file has such a name."""
 
 
 def override(key: str, value: object) -> str:
@@ -30,8 +28,7 @@ def override(key: str, value: object) -> str:
 
 def shell_override(key: str, value: object) -> str:
     """Return `key=value` as a shell takes it, without quotes where it needs none."""
-    word = override(key, value)
-    return word if _SHELL_PLAIN.fullmatch(word) else shlex.quote(word)
+    return shlex.quote(override(key, value))
 
 
 def readable(word: str) -> str:

@@ -282,7 +282,7 @@ def _run_view(run: RunInfo) -> RunView:
         "seconds from its last start to its end": _count(totals.get("wall_s")),
         "input rows that could not be read": _count(totals.get("rejected")),
     }
-    return RunView(run.name, [(term, str(fact)) for term, fact in facts.items() if fact is not None])
+    return RunView(run.name, [(term, str(fact)) for term, fact in facts.items() if fact is not None], run.digest)
 
 
 def _count(total: float | None) -> str | None:

@@ -31,6 +31,7 @@ from pipeline.report.details import TRACE_COLUMNS, Details, Tally
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import FailedRows, RoleReplies, count_errors, read_shards
 from pipeline.traces.run_file import code_of
+from pipeline.traces.shard_file import results_digest
 from pipeline.traces.storage import StoragePath
 
 _STANDARD = (*STANDARD_SCORES, "exact_match", "rouge_l", "grbench_em", "grbench_f1")
@@ -63,6 +64,8 @@ class RunInfo:
     """The roles of its configurations whose replies could often not be read."""
     errors: Sequence[FailedRows] = ()
     """The errors of its failed questions."""
+    digest: str = ""
+    """The digest of its shards, by which it is known whether a page shows other results than there are now."""
 
 
 @dataclass(frozen=True)
@@ -271,6 +274,7 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
         score_notes=score_notes(folder),
         unreadable=often_unreadable(folder, summaries),
         errors=count_errors(folder) if any(each.failed for each in summaries) else (),
+        digest=results_digest(folder.traces),
     )
     rows, details = _read_traces(folder, len(run["points"]))
     if missing := [each.number for each in summaries if each.number not in rows]:

@@ -188,6 +188,8 @@ class RunView:
 
     name: str
     facts: Sequence[tuple[str, str]]
+    digest: str
+    """The digest of its shards."""
 
 
 @dataclass(frozen=True, slots=True)

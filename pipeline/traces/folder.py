@@ -303,9 +303,14 @@ class RunFolder:
         remove_all([self.path / "summary.json", self._stopped])
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        """Write `summary.json` with the number of shards and a digest of its contents, atomically."""
-        whole = {**summary, "shards": len(self.finished())}
-        write_whole(self.path / "summary.json", _json({**whole, "digest": _digest(whole)}))
+        """Write `summary.json` with the number of shards and a digest of its contents, atomically.
+
+        Nothing is written if it has these contents: equal scores can be computed again in a folder that is read-only.
+        """
+        path, whole = self.path / "summary.json", {**summary, "shards": len(self.finished())}
+        contents = _json({**whole, "digest": _digest(whole)})
+        if not path.exists() or read_whole(path) != contents:
+            write_whole(path, contents)
 
     def write_template(self, role: str, template: Template) -> None:
         """Store the fixed text of a prompt under its digest. Raises StorageError."""

@@ -145,6 +145,11 @@ def shard_digest(path: StoragePath) -> str:
         return _digest(_end_of(file, min(length + _TAIL, size))).decode()
 
 
+def results_digest(shards: Sequence[StoragePath]) -> str:
+    """Return one digest of several shards, in their order. A copy of the files has the same. Raises OSError."""
+    return hashlib.blake2b("".join(map(shard_digest, shards)).encode(), digest_size=16).hexdigest()
+
+
 def _check_description(source: Path | bytes) -> None:
     """Raise ValueError if the description of the pages has changed; nothing is known of a file of an older version."""
     with source.open("rb") if isinstance(source, Path) else io.BytesIO(source) as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ def test_configurations_of_two_datasets_are_added_up(here: Path) -> None:
 def test_the_calls_of_the_sample_are_not_made_again(kgqa: Kgqa, here: Path) -> None:
     shown = kgqa("estimate", "estimate.questions=24", *WORLD)
     assert shown.code == 0, shown.err
-    reuse = shown.out.splitlines()[-1].partition("add ")[2]
+    (reuse,) = shlex.split(shown.out.splitlines()[-1].partition("add ")[2])
     assert reuse == f"run.reuse=[{here}/run-sample]"
     assert "projected from 24 of 160 questions" in shown.out
     assert "give estimate.tokens_per_s_per_gpu" in shown.out

@@ -65,8 +65,10 @@ def test_a_key_that_changes_no_score_of_a_run_is_refused(word: str, finished: Pa
 def test_scoring_a_run_again_changes_nothing(finished: Path, kgqa: Kgqa, tmp_path: Path) -> None:
     shutil.copytree(finished, tmp_path / "copy")
     before = json.loads((finished / "summary.json").read_text())
+    written = (tmp_path / "copy" / "summary.json").stat().st_ino
     assert 0 < before["points"][0]["hits_at_1"] < 1
     scored = kgqa("score", "copy")
+    assert (tmp_path / "copy" / "summary.json").stat().st_ino == written, "another user may only read the folder"
     assert json.loads((tmp_path / "copy" / "summary.json").read_text()) == before
     assert scored.code == 0
     again = kgqa("evaluate", "copy/run.yaml").out.replace(str(tmp_path / "copy"), "copy")

@@ -451,7 +451,7 @@ def test_the_way_on_after_an_edit_of_a_failing_method_is_said_and_works(
         assert "after an edit of capital.Capital, the same command is enough" in said
         assert not any("run.retry_failed=true is refused" in text for text in (*afterwards, page))
     else:
-        way = f"another run.dir with run.reuse=[{project.folder}/runs/r] keeps its calls"
+        way = f"another run.dir with 'run.reuse=[{project.folder}/runs/r]' keeps its calls"
         refused = project.run(*words, "run.retry_failed=true", code=2)
         assert "so run.retry_failed=true would mix the answers of both" in refused
         assert way in refused

@@ -61,7 +61,7 @@ def serving(virtuoso_installed: None, tmp_path: Path) -> Iterator[Callable[..., 
             started.enter_context(process)
             started.callback(process.kill)
             for line in process.stdout:
-                if found := re.search(r"(.*kg\.endpoints=)\[(.*)\]", line):
+                if found := re.search(r"(.*kg\.endpoints=)\[(.*)\]'", line):
                     return Served(process, found[2].split(","), found[1])
             pytest.fail(f"graph serve ended with {process.wait()}")
 
@@ -119,10 +119,14 @@ def test_replicas_die_with_a_killed_serve(serving, tmp_path):
     (tmp_path / "questions.jsonl").write_text('{"id": 1, "question": "?", "topic_entities": ["Ann"], "answers": []}\n')
     chosen = ("dataset=custom", "dataset.triples=facts.nt", "dataset.questions=questions.jsonl", "kg/vocabulary=rdfs")
     process, _, printed = serving(*chosen, "replicas=1")
-    assert printed == 'kg=sparql kg/vocabulary=rdfs "kg.endpoints=', "the words that a run needs, for a shell"
+    assert printed == "kg=sparql kg/vocabulary=rdfs 'kg.endpoints=", "the words that a run needs, for a shell"
     assert len(below(tmp_path)) == 1
     process.kill()
     wait_until_gone(tmp_path)
+    process = serving(*chosen, "replicas=2").process
+    for server in below(tmp_path):
+        os.kill(server, signal.SIGKILL)
+    assert process.wait(30) == 4, "the exit code of an outage, because no replica runs any more"
 
 
 async def test_load_makes_a_store_that_the_embedded_graph_opens(kgqa, shared_data, tmp_path):

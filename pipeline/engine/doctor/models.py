@@ -81,7 +81,7 @@ async def _check(subject: str, model: _Real, method: object) -> tuple[str | None
     except (UserError, RequestRefused) as error:
         return None, problem(subject, "it cannot be used", str(error))
     except ServiceError as error:
-        fix = "See its log, and restart it."
+        fix = "See its log. Restart it, or try again later if it only has too many requests."
         return None, problem(subject, f"a trivial call fails: {error}", fix)
 
 
