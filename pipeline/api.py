@@ -16,13 +16,13 @@ from pipeline.analysis.runs import Run, open_run
 from pipeline.cli.score import rescore
 from pipeline.console import Console
 from pipeline.engine.run import Configuration, compose_configurations, execute, run_dir
-from pipeline.errors import UserError
+from pipeline.errors import KgqaError, UserError, single_errors
 from pipeline.evaluation.rescore import SCORES
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import storage_path
 
 Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
-"""Keys and values, such as `{"method": "srp", "run.limit": 20}`, or words as on the command line."""
+"""Keys and values, such as `{"method": "srp", "run.limit": 20}`, or words `key=value` as on the command line."""
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ def evaluate(overrides: Overrides = (), *, progress: bool = False) -> Run:
     """Run one configuration and return the finished run, as `kgqa evaluate` does.
 
     The same configuration continues in the same run folder. `progress` shows the progress bar on stderr. Raises
-    UserError for a wrong key or value.
+    UserError for a wrong key or value, and another KgqaError if servers or workers stop the run.
     """
     console = Console(stderr=True, quiet=not progress)
     configurations = compose_configurations([_words(overrides)], console)
@@ -78,7 +78,10 @@ def score(run: Run | str | Path, overrides: Overrides = ()) -> pl.DataFrame:
 
 
 def _run(configurations: Sequence[Configuration], console: Console) -> Run:
-    _outside_of_a_loop(lambda: execute(configurations, console))
+    try:
+        _outside_of_a_loop(lambda: execute(configurations, console))
+    except ExceptionGroup as group:  # of tasks, of which one error speaks to the user, as on the command line
+        raise next((each for each in single_errors(group) if isinstance(each, KgqaError)), group) from None
     return open_run(run_dir(configurations))
 
 

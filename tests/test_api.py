@@ -79,6 +79,16 @@ def test_a_wrong_key_is_a_user_error(tmp_path: Path) -> None:
         pipeline.evaluate({"method.dept": 3, "run.dir": tmp_path / "run"})
 
 
+def test_a_row_that_stops_a_run_in_a_worker_is_a_user_error(tmp_path: Path) -> None:
+    (tmp_path / "graph.tsv").write_text("Ann\tson\tBob\n")
+    row = '{"id": 1, "question": "Who?", "topic_entities": ["Ann"], "answers": ["Bob"]}\n'
+    (tmp_path / "rows.jsonl").write_text(f'{row}{{"id": 2}}\n')
+    files = {"dataset.triples": tmp_path / "graph.tsv", "dataset.questions": tmp_path / "rows.jsonl"}
+    words = {"dataset": "custom", **files, "dataset.strict": True, "engine.shard_size": 1, "run.dir": tmp_path / "run"}
+    with pytest.raises(UserError, match=r"rows\.jsonl, line 2: .*dataset\.strict=false skips such rows"):
+        pipeline.evaluate({**words, "method": "cot", "llm": "oracle"})
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -258,7 +258,9 @@ def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clu
         f"percent; difference: percentage points, {100 * comparisons[0].confidence:g} % paired bootstrap interval\n"
         "flips: questions won and lost; costs per question; failed questions are wrong"
     )
-    test = "McNemar's exact test" if comparisons[0].exact_p is not None else "the paired bootstrap"
+    is_exact = [each.exact_p is not None for each in comparisons]
+    exact = "McNemar's exact test" + ("" if all(is_exact) else " where all scores are 0 or 1, else ")
+    test = (exact if any(is_exact) else "") + ("" if all(is_exact) else "the paired bootstrap")
     tests = comparisons[0].tests
     alike = "; configurations that compute the same count once" if tests < len(comparisons) else ""
     several = f", corrected for {counted(tests, 'comparison')} ({correction}){alike}"

@@ -56,7 +56,7 @@ class StepTrace:
     own_s: float | None = None
     """Seconds without time in queues (`docs/reference/traces.md`); None if they are not known."""
     parent: int | None = None
-    """Of a repeated call: the step whose reply could not be parsed."""
+    """Of a repeated call: the step whose reply could not be used."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     finish_reason: str | None = None

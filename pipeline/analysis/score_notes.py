@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from pipeline.engine.retry_advice import begun_by_other, with_new_folder
 from pipeline.llm.interface import replies_from_gold
 from pipeline.text import agreeing, counted, kgqa
 from pipeline.traces.folder import BATCH, RunFolder
@@ -44,10 +45,13 @@ def compares_all(path: StoragePath) -> str:
 def _unfinished_notes(folder: RunFolder) -> list[str]:
     if folder.read_summary() is not None:
         return []
-    count, state = count_questions(folder), folder.state(None)
-    configurations = len(folder.require_run()["points"])
+    count, state, run = count_questions(folder), folder.state(None), folder.require_run()
+    configurations = len(run["points"])
     each = f", in each of {counted(configurations, 'configuration')}" if configurations > 1 else ""
-    others = f". {kgqa('evaluate', folder.path / 'run.yaml')} answers the others" if state == "not complete" else ""
+    goes_on = f"{kgqa('evaluate', folder.path / 'run.yaml')} answers the others"
+    if other := begun_by_other(run):
+        goes_on = f"{other} began it, and this version does not continue it: {with_new_folder(folder.path)}"
+    others = f". {goes_on}" if state == "not complete" else ""
     error = folder.read_error()
     reason = f", because {error}" if error else ""
     return [

@@ -16,7 +16,7 @@ _NAMED = 3
 
 
 def often_unreadable(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[RoleReplies]:
-    """Return the roles of which more than 5 % of the replies could not be used, the largest number first.
+    """Return the roles of which more than 5 % of the replies could not be read, the largest number first.
 
     Only configurations with more than 5 % of such replies are looked at: no trace is read if there is none.
     """
@@ -26,7 +26,7 @@ def often_unreadable(folder: RunFolder, summaries: Sequence[ConfigurationSummary
 
 
 def unreadable_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
-    """Say which share of the replies could not be used; where it is high, of which roles, and how to see one."""
+    """Say which share of the replies could not be read; where it is high, of which roles, and how to see one."""
     return unreadable_lines(folder.path, summaries, often_unreadable(folder, summaries))
 
 

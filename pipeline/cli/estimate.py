@@ -273,5 +273,7 @@ def _notes(sampling: Sampling, plan: Plan) -> Iterator[str]:
         yield f"answered by {label}: a language model makes other errors and writes replies of other lengths"
     if sampling.wholes[0]["run"]["early_stopping"]:
         yield "run.early_stopping drops configurations: this is the cost if none is dropped"
-    reuse = config.shell_override("run.reuse", [str(folder.path) for folder, _ in sampling.batches])
-    yield f"the calls of the sample need not be made again: add {reuse}"
+    before = sampling.wholes[0]["run"]["reuse"] or []
+    reuse = config.shell_override("run.reuse", [*before, *(str(folder.path) for folder, _ in sampling.batches)])
+    instead = f" in place of {config.shell_override('run.reuse', before)}" if before else ""
+    yield f"the calls of the sample need not be made again: add {reuse}{instead}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import shlex
 import sys
 import tempfile
 import time
@@ -35,6 +36,8 @@ from pipeline.text import printable
 
 CONTENTS_FILE = "contents.txt"
 """Says what was loaded into a database folder."""
+_READING = ("kg/vocabulary=", "kg.vocabulary.", "kg.snapshot=")
+"""What the keys of a run begin with that must be as they were when its graph was loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +108,8 @@ def serve(arguments: Arguments) -> None:
                 SparqlGraph, endpoints=tuple(endpoints), snapshot=snapshot, vocabulary=_vocabulary(composed)
             )
             print(f"fingerprint {_fingerprint(graph)}")
-            words = [word for word in arguments.overrides if word.startswith("kg/vocabulary=")]
-            print(" ".join(["kg=sparql", *words, config.shell_override("kg.endpoints", endpoints)]), flush=True)
+            words = ["kg=sparql", *(shlex.quote(word) for word in arguments.overrides if word.startswith(_READING))]
+            print(*words, config.shell_override("kg.endpoints", endpoints), flush=True)
             print("Ctrl-C stops the servers", file=sys.stderr, flush=True)
             _wait(servers)
     except KeyboardInterrupt:

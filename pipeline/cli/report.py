@@ -15,7 +15,7 @@ from pipeline.analysis.unreadable_roles import unreadable_notes
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.cli.run_output import REPORT
-from pipeline.engine.retry_advice import TOO_LONG, has_early_stopping, is_too_long
+from pipeline.engine.retry_advice import TOO_LONG, can_retry, is_too_long
 from pipeline.errors import StorageError, UserError
 from pipeline.evaluation.configuration_summary import Group, best_first, leaves_out_closed_book, rivals
 from pipeline.evaluation.score_tables import percent, sweep_table
@@ -94,12 +94,13 @@ def _common(among: Sequence[Configuration], scored: Sequence[Configuration]) -> 
 
 
 def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iterator[str]:
-    """Say what the scores rest on, how many questions failed, and how many replies could not be used if many."""
+    """Say what the scores rest on, how many questions failed, and how many replies could not be read if many."""
     summaries = [each.summary for each in configurations]
     yield from (f"{note}." for note in configurations[0].run.score_notes)
     if failed := sum(each.failed for each in summaries):
         errors = configurations[0].run.errors
-        is_vain = has_early_stopping(configurations[0].resolved) or all(map(is_too_long, errors))
+        first = configurations[0]
+        is_vain = not can_retry(first.resolved, first.run.facts) or all(map(is_too_long, errors))
         again = "" if is_vain else f": {kgqa('evaluate', path / 'run.yaml', 'run.retry_failed=true')} asks again"
         said = f"{counted_questions(failed, len(summaries))} failed and {agreeing('count', failed)} as wrong"
         yield f"{said}{again}."

@@ -15,7 +15,7 @@ from pipeline.analysis.score_notes import compares_all, score_notes
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
-from pipeline.engine.retry_advice import TOO_LONG, has_early_stopping, is_too_long, retry_refusals
+from pipeline.engine.retry_advice import TOO_LONG, can_retry, is_too_long, retry_refusals
 from pipeline.engine.sources import is_own
 from pipeline.errors import FAILED_RUN
 from pipeline.evaluation.budget_limits import cut_replies_line, limits_line, without_plan_line
@@ -143,7 +143,7 @@ def _limit_note(dataset: str, sample: int | None, limit: int | None, questions: 
     lowest = min(given, key=given.__getitem__)
     asked = f"{counted(questions, 'question')} {agreeing('were', questions)} asked"
     if given[lowest] > questions:
-        return f"run.{lowest}={given[lowest]} is more than {dataset} has: {asked}"
+        return f"run.{lowest}={given[lowest]} is more than there are to ask of {dataset}: {asked}"
     if lowest == "sample" and given.get("limit", 0) > given["sample"]:
         return f"run.limit={given['limit']} is more than run.sample={given['sample']} draws: {asked}"
     return None
@@ -162,13 +162,14 @@ def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary],
     share = _failed_share(folder)
     code = f": exit code {FAILED_RUN}" if exits else ""
     much = [f"more questions failed ({share:.1%}) than run.max_failed allows{code}"] if share else []
-    configs = [point["config"] for point in folder.require_run()["points"]]
+    run = folder.require_run()
+    configs = [point["config"] for point in run["points"]]
     own = dict.fromkeys(name for each in configs if not is_own(name := str(each["method"]["_target_"])))
     free = [f"after an edit of {name}, the same command is enough" for name in own]
-    edited = retry_refusals(folder.path, configs, {}, [(each.failed, each.answered) for each in summaries]) or free
+    edited = retry_refusals(folder.path, configs, run, [(each.failed, each.answered) for each in summaries]) or free
     failed, asked = sum(each.failed for each in summaries), sum(each.answered for each in summaries)
     own_count = f", of {asked:,} in {counted(len(summaries), 'configuration')} (each counts its own)" if several else ""
-    is_vain = has_early_stopping(configs[0]) or all(map(is_too_long, errors))
+    is_vain = not can_retry(configs[0], run) or all(map(is_too_long, errors))
     again = "" if is_vain else "; run.retry_failed=true runs them again"
     said = f"{counted(failed, 'question')} failed{own_count}{again}:"
     return [said, *shown, *more, *([TOO_LONG] if any(map(is_too_long, errors)) else []), *edited, *much]

@@ -17,7 +17,7 @@ import prometheus_client as prometheus
 
 from pipeline.errors import UserError
 from pipeline.net.server_stats import ServerStats
-from pipeline.traces.schema import Step, TraceRow
+from pipeline.traces.schema import OVER_LIMIT, Step, TraceRow
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 """Upper bounds of histograms in seconds."""
@@ -95,7 +95,7 @@ class Recorder:
             return
         self._sums[TOKENS, ("prompt", shared)] += step.prompt_tokens or 0
         self._sums[TOKENS, ("completion", shared)] += step.completion_tokens or 0
-        if step.error is not None:
+        if step.error is not None and not step.error.startswith(OVER_LIMIT):
             self._sums[PARSE_FAILURES, (step.role,)] += 1
 
     def emit(self, servers: Sequence[ServerStats], loop_lag_s: float) -> None:

@@ -1,4 +1,4 @@
-"""What to do about failed questions, for messages. It imports nothing that a run names, as a run may be foreign."""
+"""What to do about failed and open questions, for messages. It imports nothing that a run names: it may be foreign."""
 
 from __future__ import annotations
 
@@ -30,8 +30,24 @@ def with_new_folder(run: object) -> str:
     return f"{RESTART}; another run.dir with {shell_override('run.reuse', [str(run)])} keeps its calls"
 
 
-def has_early_stopping(resolved: Mapping[str, Any]) -> bool:
-    """Whether the run of a configuration drops some early, so that `run.retry_failed=true` is refused."""
+def can_retry(resolved: Mapping[str, Any], head: Mapping[str, Any]) -> bool:
+    """Whether `run.retry_failed=true` is taken for a configuration whose method is as it was.
+
+    `head` is as for `retry_refusals`.
+    """
+    return not (_has_early_stopping(resolved) or begun_by_other(head))
+
+
+def begun_by_other(head: Mapping[str, Any]) -> str:
+    """Return the other version of the project that began a run, which this one does not continue; empty if none did.
+
+    `head` is as for `retry_refusals`.
+    """
+    before = head.get("versions", {}).get("kgqa-pipeline")
+    return f"kgqa-pipeline {before}" if "id" in head and before != version("kgqa-pipeline") else ""
+
+
+def _has_early_stopping(resolved: Mapping[str, Any]) -> bool:
     return bool(resolved["run"].get("early_stopping"))
 
 
@@ -50,13 +66,12 @@ def retry_refusals(
         counts: The failed and the asked questions of each configuration.
     """
     failed, asked = map(sum, zip(*counts, strict=True))
-    if failed and has_early_stopping(configs[0]):
+    if failed and _has_early_stopping(configs[0]):
         return [f"run.retry_failed=true is refused for {run}, whose run.early_stopping has decided: start a new run"]
     if not 0 < failed < asked:
         return []
-    begun_by = head.get("versions", {}).get("kgqa-pipeline")
-    if "id" in head and begun_by != version("kgqa-pipeline"):
-        return [f"kgqa-pipeline {begun_by} began {run}, so run.retry_failed=true is refused: {with_new_folder(run)}"]
+    if other := begun_by_other(head):
+        return [f"{other} began {run}, so run.retry_failed=true is refused: {with_new_folder(run)}"]
     methods = (str(each["method"].get("_target_")) for each in configs)
     own = dict.fromkeys(method for method in methods if not is_own(method))
     return [f"after an edit of {method}, run.retry_failed=true is refused: {with_new_folder(run)}" for method in own]

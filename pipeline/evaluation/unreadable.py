@@ -16,25 +16,25 @@ def unreadable_line(summaries: Sequence[ConfigurationSummary]) -> str:
     """Say which share of the calls had unreadable replies, and in which configurations it was more than 5 %.
 
     Empty if no call was made, if an older version wrote the traces, or if only failed questions may have had a reply
-    that could not be used: the server's, which no parser saw.
+    that could not be read: the server's, which no parser saw.
     """
     shares = [each.unreadable_share for each in summaries if each.unreadable_share is not None]
     if not shares:
         return ""
     if not any(shares):
-        return "" if any(each.failed for each in summaries) else "every reply of the model could be used"
+        return "" if any(each.failed for each in summaries) else "every reply of the model could be read"
     high = much_unreadable(summaries)
     if len(summaries) == 1:
         decides = ", which may decide the score" if high else ""
-        return f"{share_text(shares[0])} of the model calls had a reply that could not be used{decides}"
+        return f"{share_text(shares[0])} of the model calls had a reply that could not be read{decides}"
     if not high:
-        return f"{range_text(shares)} of the model calls of a configuration had a reply that could not be used"
+        return f"{range_text(shares)} of the model calls of a configuration had a reply that could not be read"
     named = named_shares([(each.unreadable_share or 0.0, each.number) for each in high])
-    return f"model calls with a reply that could not be used, which may decide the score of the configuration: {named}"
+    return f"model calls with a reply that could not be read, which may decide the score of the configuration: {named}"
 
 
 def much_unreadable(summaries: Sequence[ConfigurationSummary]) -> list[ConfigurationSummary]:
-    """Return the configurations in which more than 5 % of the replies could not be used, the highest share first."""
+    """Return the configurations in which more than 5 % of the replies could not be read, the highest share first."""
     high = [each for each in summaries if (each.unreadable_share or 0) > MUCH]
     return sorted(high, key=lambda each: (-(each.unreadable_share or 0), each.number))
 

@@ -28,7 +28,7 @@ class Batch(dict[K, V], Generic[K, V]):
     queries: int = 0
     """Queries that the graph received for this batch; 0 if everything was cached or shared with another question.
 
-    A graph in this process always counts 1.
+    A graph in this process counts 1, and `mediators` on it 1 for each lookup that it makes.
     """
     endpoint: str | None = None
     """URL of the server that answered last; None for a graph in this process."""

@@ -44,7 +44,10 @@ class GoldFeedback(Protocol):
     """Reports whether an answer is correct: one bit of gold, for the `gold` failure signal (specification §6.6)."""
 
     def __call__(self, predictions: Sequence[Prediction], /) -> bool:
-        """Return whether the predictions equal the gold answers after normalisation, none missing and none extra."""
+        """Return whether the predictions equal the gold answers after normalisation, none missing and none extra.
+
+        True for a question that has no score, because it has no gold answers.
+        """
         ...
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline import config
 from pipeline.analysis.unreadable_roles import unreadable_lines
-from pipeline.engine.retry_advice import TOO_LONG, has_early_stopping, is_too_long
+from pipeline.engine.retry_advice import TOO_LONG, can_retry, is_too_long
 from pipeline.errors import UserError
 from pipeline.evaluation.budget_limits import much_limited
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group
@@ -217,7 +217,9 @@ def _warnings(block: Block) -> list[str]:
     not_compared = len(configurations) - len(block.comparable)
     failed = sum(each.summary.failed for each in configurations)
     too_long = [is_too_long(error) for run in block.runs for error in run.errors]
-    is_vain = all(too_long) or all(has_early_stopping(each.resolved) for each in configurations if each.summary.failed)
+    is_vain = all(too_long) or not any(
+        can_retry(each.resolved, each.run.facts) for each in configurations if each.summary.failed
+    )
     edited = differing_code(each.code for each in configurations)
     limited = much_limited([each.summary for each in configurations])
     warnings = {
@@ -238,7 +240,7 @@ def _warnings(block: Block) -> list[str]:
 
 
 def _unreadable(block: Block) -> Iterator[str]:
-    """Say of each run in which many replies could not be used what the terminal says of it."""
+    """Say of each run in which many replies could not be read what the terminal says of it."""
     for run in block.runs:
         summaries = [each.summary for each in block.configurations if each.run is run]
         if much_unreadable(summaries):

@@ -28,7 +28,7 @@ class RoleCost:
     seconds: float
     """Of the model alone."""
     parse_failures: float
-    """The share of the replies that could not be used."""
+    """The share of the replies that could not be read."""
 
     @property
     def tokens(self) -> int:

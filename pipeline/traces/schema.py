@@ -37,7 +37,7 @@ class Step:
     """Of a model call: the seconds that the model took, also if the reply is shared; None if that is not known. Of a
     lookup: `duration_s`."""
     parent: int | None = None
-    """For a repeated call: the step whose reply could not be parsed."""
+    """For a repeated call: the step whose reply could not be used."""
     shared: bool = False
     """Whether the result came from a cache, another question in flight or an earlier run, without a call or query."""
     key: str | None = None
@@ -86,15 +86,15 @@ class Counters:
     kg_lookups: int = 0
     """Lookups that the method made. Many nodes in one lookup count once."""
     kg_queries: int = 0
-    """Queries that the graph server received for the lookups; one per batch for a graph in this process."""
+    """Queries that the graph server received for the lookups; see `Batch.queries`."""
     kg_rows: int = 0
     parse_failures: int = 0
     replies_cut: int = 0
     """Replies that ended because they had as many tokens as allowed. Choices, which are one token, do not count."""
     at_limit: int = 0
-    """1 if the question met a limit of `budget`, else 0."""
+    """1 if the question met a limit of `budget`, or a limit of its method that cuts the search, else 0."""
     without_plan: int = 0
-    """1 if no reply of the planner could be read, so that the question itself was the plan, else 0."""
+    """1 if no reply of the planner could be used, so that the question itself was the plan, else 0."""
     llm_s: float = 0.0
     """Seconds spent waiting for the model, summed over concurrent calls."""
     kg_s: float = 0.0
@@ -117,7 +117,7 @@ class TraceRow:
     counters: Counters
     steps: list[Step] = field(default_factory=list)
     error: str | None = None
-    """Type and text of the exception that ended a failed question."""
+    """Type and text of the exception that ended the question: it failed, or its method handled no `BudgetExhausted`."""
     followed: Sequence[str] | None = None
     """The relations whose nodes the method looked up, and their inverses; None for a method that uses no graph."""
     trail: Sequence[TrailEvent] = ()

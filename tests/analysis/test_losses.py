@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from pkgutil import iter_modules
 
@@ -13,7 +15,7 @@ import pytest
 
 import pipeline.methods
 from pipeline import evaluate
-from pipeline.analysis.losses import clusters, loss_shares
+from pipeline.analysis.losses import clusters, critical_path, loss_shares
 from pipeline.analysis.runs import Run
 from pipeline.errors import UserError
 from tests.support import LARGE
@@ -249,6 +251,30 @@ def test_the_critical_path_adds_up_to_the_seconds_of_the_question(erring: Run) -
         path = erring.critical_path(row["question_id"])
         assert path["own_s"].sum() == pytest.approx(row["critical_s"], abs=1e-4)
         assert path["step"].is_sorted()
+
+
+def test_a_step_at_the_end_of_the_one_before_it_follows_it_whatever_the_rounding() -> None:
+    """Traces hold times in 32 bits, by which a step seems to begin before the end of the one before it."""
+    times = [(0.0, 600.3), (600.3, 0.7), (601.0, 33.3), (634.3, 5.1)]
+    rounded = [tuple(pl.Series(each, dtype=pl.Float32).cast(pl.Float64)) for each in times]
+    assert any(one[0] + one[1] > other[0] for one, other in pairwise(rounded)), "else this says nothing"
+    steps = [
+        {"index": n, "kind": "llm", "role": "a", "start_s": start, "duration_s": own, "own_s": own, "shared": False}
+        for n, (start, own) in enumerate(rounded)
+    ]
+    assert critical_path(steps)["step"].to_list() == [0, 1, 2, 3]
+
+
+def test_a_question_without_gold_answers_is_no_loss(tmp_path: Path) -> None:
+    (tmp_path / "graph.tsv").write_text("Ann\tson\tBob\n")
+    row = {"question": "Who is the son of Ann?", "topic_entities": ["Ann"]}
+    rows = [{"id": "gold", **row, "answers": ["Bob"]}, {"id": "none", **row, "answers": []}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+    files = {"dataset.triples": tmp_path / "graph.tsv", "dataset.questions": tmp_path / "rows.jsonl"}
+    words = {"dataset": "custom", **files, "evaluation.empty_gold": "strict_empty", "run.dir": tmp_path / "run"}
+    run = evaluate({**words, "method": "tog", "llm": "similarity"})
+    assert run.questions.select("hits_at_1").collect()["hits_at_1"].null_count() == 0
+    assert run.losses().collect()["question_id"].to_list() == ["gold"]
 
 
 def test_the_tables_of_costs_and_effects(erring: Run) -> None:

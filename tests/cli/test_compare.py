@@ -91,6 +91,18 @@ def test_a_score_between_0_and_1_is_tested_by_the_bootstrap(runs: Path, kgqa: Kg
     assert point["score"] == pytest.approx(rows(runs / "bad", "f1")["f1"].mean())
 
 
+def test_each_test_of_a_table_is_named(runs: Path, kgqa: Kgqa, tmp_path: Path) -> None:
+    """The base against itself has two scores of 0 and 1, so its test is another one than for scores between them."""
+    words = ("llm=oracle", "run.limit=40", "method=cot,tog", "llm.error_rate=0,0.5", "run.dir=mixed")
+    assert kgqa("sweep", *WORLD, *words).code == 0
+    tests = {point["test"] for point in figures(kgqa, "mixed", "score=f1")["points"]}
+    assert tests == {"mcnemar", "bootstrap"}, "else this says nothing"
+    said = " ".join(kgqa("compare", "mixed", "score=f1").out.split())
+    assert "by p, McNemar's exact test where all scores are 0 or 1, else the paired bootstrap, corrected" in said
+    said = " ".join(kgqa("compare", runs / "good", runs / "bad", "score=f1").out.split())
+    assert "by p, the paired bootstrap" in said
+
+
 def test_another_base_reverses_the_differences(runs: Path, kgqa: Kgqa) -> None:
     (there,) = figures(kgqa, runs / "good", runs / "bad")["points"]
     (back,) = figures(kgqa, runs / "good", runs / "bad", "base=bad:0")["points"]

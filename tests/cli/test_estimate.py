@@ -112,6 +112,13 @@ def test_the_calls_of_the_sample_are_not_made_again(kgqa: Kgqa, here: Path) -> N
     assert summary["logical_llm_calls"] - summary["physical_llm_calls"] == sampled
 
 
+def test_the_calls_of_another_run_are_reused_beside_those_of_the_sample(kgqa: Kgqa, here: Path) -> None:
+    kgqa("evaluate", *WORLD, "run.limit=2", "run.dir=old")
+    shown = kgqa("estimate", "estimate.questions=24", *WORLD, "run.reuse=[old]")
+    advice = f"add 'run.reuse=[old,{here}/run-sample]' in place of 'run.reuse=[old]'"
+    assert shown.out.splitlines()[-1].endswith(advice)
+
+
 def test_the_rate_of_a_served_model_is_measured(kgqa: Kgqa, model_server: Callable[..., tuple], here: Path) -> None:
     model, words = model_server()
     shown = kgqa("estimate", "method=cot", "dataset.triples=2000", "estimate.usd_per_gpu_hour=2", *words)

@@ -181,7 +181,7 @@ def test_the_last_line_says_how_many_rows_could_not_be_read(kgqa: Kgqa, tmp_path
     assert kgqa("score", "run").out.splitlines()[-1].startswith("2 rows could not be read: run/rejected.jsonl")
 
     (tmp_path / "rows.jsonl").write_text("\n".join(rows))
-    assert "could not be used" not in kgqa(*words).out
+    assert "could not be read" not in kgqa(*words).out
     assert not file.exists(), "the rows can be read now"
 
 
@@ -189,15 +189,21 @@ def test_a_limit_above_the_number_of_questions_is_named(evaluate: Kgqa) -> None:
     questions = evaluate("run.dir=all").out
     assert "run.limit" not in questions
     notes = evaluate("run.dir=more", "run.limit=100000", "dataset.questions=30").out.splitlines()
-    assert any(note.startswith("run.limit=100000 is more than synthetic has: ") for note in notes)
+    assert any(note.startswith("run.limit=100000 is more than there are to ask of synthetic: ") for note in notes)
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["run.sample=2", "run.limit=5"], "run.limit=5 is more than run.sample=2 draws: 2 questions were asked"),
-        (["run.sample=5000", "run.limit=4000"], "run.limit=4000 is more than synthetic has: 30 questions were asked"),
-        (["run.limit=null", "run.sample=40"], "run.sample=40 is more than synthetic has: 30 questions were asked"),
+        (
+            ["run.sample=5000", "run.limit=4000"],
+            "run.limit=4000 is more than there are to ask of synthetic: 30 questions were asked",
+        ),
+        (
+            ["run.limit=null", "run.sample=40"],
+            "run.sample=40 is more than there are to ask of synthetic: 30 questions were asked",
+        ),
         (["run.limit=3", "run.sample=40"], None),
         (["run.limit=4", "++run.limit=3"], None),
     ],

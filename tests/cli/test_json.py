@@ -42,7 +42,7 @@ def test_the_commands_that_print_figures() -> None:
 
 def test_evaluate_and_score_print_the_summary(kgqa: Kgqa) -> None:
     found = document(kgqa, "evaluate", "method=cot", *RUN)
-    notes = ["every reply of the model could be used", "no question met a limit of budget"]
+    notes = ["every reply of the model could be read", "no question met a limit of budget"]
     figures = {"unreadable_roles": [], "notes": notes}
     assert found == {"run": str(Path("run").absolute()), **saved("run"), **figures}
     assert document(kgqa, "score", "run") == {"run": "run", **saved("run"), **figures}

@@ -27,7 +27,7 @@ def unreadable(kgqa: Kgqa, model_server: Server) -> Kgqa:
 def test_the_table_names_the_share_the_roles_and_the_next_command(unreadable: Kgqa) -> None:
     out = unreadable("score", "run").out
     assert "% unreadable" in out
-    line = next(each for each in out.splitlines() if "could not be used, which may decide the score" in each)
+    line = next(each for each in out.splitlines() if "could not be read, which may decide the score" in each)
     assert float(line.partition(" %")[0]) > 50
     role = next(each for each in out.splitlines() if "replies to srp." in each)
     assert role.startswith("  100.0 % of ")
@@ -46,9 +46,9 @@ def test_json_has_the_share_and_the_roles(unreadable: Kgqa) -> None:
 
 def test_the_report_warns_and_names_the_roles(unreadable: Kgqa) -> None:
     said = unreadable("report", "run").out
-    assert "could not be used, which may decide the score" in said
+    assert "could not be read, which may decide the score" in said
     page = Path("run/report.html").read_text()
-    assert "of the model calls had a reply that could not be used, which may decide the score:" in page
+    assert "of the model calls had a reply that could not be read, which may decide the score:" in page
     assert "replies to srp." in page
     assert "% unreadable</span>" in page
 
@@ -57,7 +57,7 @@ def test_a_sweep_names_the_configurations(kgqa: Kgqa, model_server: Server) -> N
     _, words = model_server()
     sweep = ("sweep", *WORLD, *words, "method=srp", "method.depth=1,2", "run.dir=run", "run.limit=4")
     out = kgqa(*sweep).out
-    assert "model calls with a reply that could not be used, which may decide the score of the configuration: " in out
+    assert "model calls with a reply that could not be read, which may decide the score of the configuration: " in out
     assert "configuration=" in out
     kgqa("report", "run")
     page = html.unescape(Path("run/report.html").read_text())
@@ -68,7 +68,7 @@ def test_a_sweep_names_the_configurations(kgqa: Kgqa, model_server: Server) -> N
 
 def test_readable_replies_are_said_in_one_line(evaluate: Kgqa) -> None:
     out = evaluate("llm=oracle", "method=cot").out
-    assert "every reply of the model could be used" in out
+    assert "every reply of the model could be read" in out
     assert "unreadable" not in out
 
 
@@ -123,7 +123,7 @@ def test_a_sweep_names_the_configuration_whose_questions_failed(kgqa: Kgqa) -> N
     assert "20 questions failed, of 40 in 2 configurations (each counts its own):" in shown.out
     assert "run.retry_failed=true runs them again" not in shown.out
     assert "(ContextOverflow) is as long with run.retry_failed=true" in shown.out
-    assert "every reply of the model could be used" not in shown.out, "failed calls had none"
+    assert "every reply of the model could be read" not in shown.out, "failed calls had none"
     reported = kgqa("report", "run").out
     assert "asks again" not in reported
     assert "(ContextOverflow) is as long with run.retry_failed=true" in reported

@@ -15,7 +15,7 @@ from pipeline.engine import metrics
 from pipeline.engine.metrics import METRICS, Metric, Recorder, serve_metrics
 from pipeline.errors import UserError
 from pipeline.net.server_stats import ServerStats
-from pipeline.traces.schema import Counters, Step, TraceRow
+from pipeline.traces.schema import OVER_LIMIT, Counters, Step, TraceRow
 from pipeline.types import Answer, Example, Gold, Question, Scores
 
 
@@ -56,11 +56,14 @@ def test_a_row_is_counted_once_and_calls_by_whether_they_were_shared() -> None:
     lookup = Step(0, "kg", "relations", 0.0, queries=3)
     recorder.add(row(call(), call(shared=True, tokens=(7, 1)), call("answer", error="no list"), lookup))
     recorder.add(row(call(completion=None, error="ServiceError: gone"), status="failed"))
+    over_limit = call("plan", error=f"{OVER_LIMIT}the plan has 3 sub-goals", tokens=(0, 0))
+    recorder.add(row(over_limit))  # the reply was read, so its model or its chat template is not to blame
     for _ in range(2):
         recorder.emit([], 0.25)
     assert emitted.sums == {
-        ("kgqa_questions_total", ("srp", "ok")): 1,
+        ("kgqa_questions_total", ("srp", "ok")): 2,
         ("kgqa_questions_total", ("srp", "failed")): 1,
+        ("kgqa_model_calls_total", ("plan", "false")): 1,
         ("kgqa_model_calls_total", ("judge", "false")): 2,
         ("kgqa_model_calls_total", ("judge", "true")): 1,
         ("kgqa_model_calls_total", ("answer", "false")): 1,
@@ -74,7 +77,7 @@ def test_a_row_is_counted_once_and_calls_by_whether_they_were_shared() -> None:
     }
     seconds = Counter((name, labels) for name, _, labels in emitted.observed)
     assert seconds["kgqa_model_call_seconds", ("judge",)] == 2
-    assert seconds["kgqa_question_seconds", ("srp",)] == 2
+    assert seconds["kgqa_question_seconds", ("srp",)] == 3
     assert emitted.gauges["kgqa_loop_lag_seconds", ()] == 0.25
 
 

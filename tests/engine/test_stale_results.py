@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -483,6 +484,20 @@ def test_a_run_of_another_version_is_not_told_to_retry_its_failed_questions() ->
     assert (
         retry_refusals("runs/r", configs("pipeline.methods.srp.SRP"), {"versions": saved["versions"]}, [(1, 3)]) == []
     )
+
+
+def test_an_unfinished_run_of_another_version_is_not_told_to_go_on(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.run()
+    file = project.folder / "runs/r/run.yaml"
+    file.write_text(file.read_text().replace(f"kgqa-pipeline: {version('kgqa-pipeline')}", "kgqa-pipeline: 0.0.1"))
+    (project.folder / "runs/r/traces/shard-00001.parquet").unlink()
+    capsys.readouterr()
+    assert main(["score", "runs/r"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "kgqa-pipeline 0.0.1 began it, and this version does not continue it: run.restart=true deletes" in said
+    assert "answers the others" not in said
 
 
 @pytest.mark.parametrize("counts", [[(0, 3), (0, 3)], [(3, 3), (3, 3)]])

@@ -118,8 +118,8 @@ def test_replicas_die_with_a_killed_serve(serving, tmp_path):
     )
     (tmp_path / "questions.jsonl").write_text('{"id": 1, "question": "?", "topic_entities": ["Ann"], "answers": []}\n')
     chosen = ("dataset=custom", "dataset.triples=facts.nt", "dataset.questions=questions.jsonl", "kg/vocabulary=rdfs")
-    process, _, printed = serving(*chosen, "replicas=1")
-    assert printed == "kg=sparql kg/vocabulary=rdfs 'kg.endpoints=", "the words that a run needs, for a shell"
+    process, _, printed = serving(*chosen, "replicas=1", "kg.snapshot=mine")
+    assert printed == "kg=sparql kg/vocabulary=rdfs kg.snapshot=mine 'kg.endpoints=", "what a run needs, for a shell"
     assert len(below(tmp_path)) == 1
     process.kill()
     wait_until_gone(tmp_path)

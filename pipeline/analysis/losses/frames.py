@@ -73,7 +73,8 @@ def selecting_configurations(folder: RunFolder, indices: Sequence[int]) -> set[i
 
 def loss_rows(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of `scan_losses` for some rows of the traces, which have the `TRACE_COLUMNS`."""
-    scored = rows.filter(pl.col("hits_at_1").is_not_null()).select(TRACE_COLUMNS)
+    has_gold = pl.col("gold").list.len() > 0  # evaluation.empty_gold=strict_empty scores questions without gold, too
+    scored = rows.filter(pl.col("hits_at_1").is_not_null() & has_gold).select(TRACE_COLUMNS)
     return pl.DataFrame(list(map(_loss_row, scored.iter_rows(named=True))), dict(_SCHEMA), orient="row")
 
 

@@ -15,6 +15,8 @@ _COLUMNS = {
     "own_s": pl.Float64,
     "shared": pl.Boolean,
 }
+_ROUNDING = 2**-22
+"""How much the times of a trace, which have 24 bits, may be off: a step begins at the end of the one before it."""
 
 
 def critical_path(steps: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
@@ -42,4 +44,4 @@ def critical_path(steps: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def _ends_before(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return bool(one["start_s"] + one["duration_s"] <= other["start_s"])
+    return bool(one["start_s"] + one["duration_s"] <= other["start_s"] * (1 + _ROUNDING))

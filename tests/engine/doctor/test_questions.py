@@ -50,6 +50,8 @@ class TestDataset:
         )
         assert found.startswith("1 of the first 4 rows cannot be read, such as ")
         assert "rows.jsonl, line 4: " in found
+        level, _, fix = worst(await questions.dataset(of_own([*own, "dataset.strict=true"])))
+        assert (level, fix) == ("problem", "Fix these rows, or set dataset.strict=false: a run stops at the first.")
 
     async def test_no_question_is_selected(self, own: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(UserError, match=r"dataset\.filter selects no question of .* level = \"easy\""):
