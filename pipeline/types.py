@@ -213,5 +213,11 @@ class Rejected:
 
     file: str
     line: int
-    """1-based; for Parquet the row number."""
+    """The number of the line, or of the row of a file without lines, such as Parquet or a JSON array; from 1."""
     reason: str
+    unit: Literal["line", "row"] = "line"
+    """What `line` counts."""
+
+    def __str__(self) -> str:
+        """Return the sentence about the row, which begins with its place."""
+        return f"{self.file}, {self.unit} {self.line}: {self.reason}"

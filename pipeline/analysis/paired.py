@@ -14,10 +14,10 @@ import polars as pl
 from pipeline import config
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.simulated import not_a_model
+from pipeline.evaluation.simulated import answered_by
 from pipeline.evaluation.statistics import Difference, paired_bootstrap
 from pipeline.kg.fingerprint import may_be_same_graph
-from pipeline.llm.interface import is_closed_book
+from pipeline.llm.interface import is_closed_book, simulated
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.traces.run_file import code_of
@@ -117,7 +117,7 @@ class RunConfiguration:
     @property
     def answered_by(self) -> str:
         """The model, or what answered in its place."""
-        return not_a_model(self.label) if self.label else str(self.served["model"])
+        return answered_by(self.label) if simulated(self.label) else str(self.served["model"])
 
     @property
     def parameters(self) -> dict[str, Any]:

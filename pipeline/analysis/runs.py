@@ -123,10 +123,10 @@ class Run:
     def configurations(self) -> pl.LazyFrame:
         """One row per configuration, as in `summary.json`, or computed from the finished shards if there is none.
 
-        Columns: `configuration` (its number), `method`, `dataset`, `label` (null if a language model answered),
-        `model`, `graph`, `overrides`, `retriever`, `departures`, `questions`, `not_run`, `failed`, `empty_gold`; per
-        score its mean (`f1`) and interval (`f1_low`, `f1_high`), null if no question has the score; and the total of
-        every counter.
+        Columns: `configuration` (its number), `method`, `dataset`, `label` (what answered in place of a language model,
+        or `approximate choices`; else null), `model`, `graph`, `overrides`, `retriever`, `departures`, `questions`,
+        `not_run`, `failed`, `empty_gold`; per score its mean (`f1`) and interval (`f1_low`, `f1_high`), null if no
+        question has the score; and the total of every counter.
         """
         self._refuse_other_shards()
         summaries = read_summaries(self.folder, self.metadata)

@@ -87,10 +87,9 @@ def _examples(composed: Mapping[str, Any], dataset: Dataset) -> Iterator[Example
     """Yield the readable rows. With `dataset.strict`, raise UserError for the first row that cannot be read."""
 
     def reject(row: Rejected) -> None:
-        sentence = f"{row.file} line {row.line}: {row.reason}"
         if composed["dataset"]["strict"]:
-            raise UserError(sentence)
-        print(f"not read: {printable(sentence)}", file=sys.stderr)
+            raise UserError(str(row))
+        print(f"not read: {printable(str(row))}", file=sys.stderr)
 
     return dataset.examples(reject)
 

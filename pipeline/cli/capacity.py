@@ -139,8 +139,8 @@ def run(arguments: Arguments) -> Output:
     notes = _check_questions(plan, workloads)
     if plan.save:
         save_workloads(workloads, plan.save)
-    projections = _simulate(workloads, plan)
     limits = _limits(workloads, plan)
+    projections = _simulate(workloads, plan)
     tables = [*_projection_tables(projections, plan), _limit_table(limits)]
     figures = {"projections": list(map(asdict, projections)), "limits": list(map(asdict, limits))}
     if plan.output:
@@ -225,7 +225,7 @@ def _limits(workloads: Workloads, plan: Plan) -> list[Limit]:
         for dataset, methods in workloads.items()
         for method, rows in methods.items()
     }
-    questions = {name: _per_gpu(each, plan) for name, each in pairs.items()}
+    questions = {name: _per_gpu(name, each, plan) for name, each in pairs.items()}
     calls = {name: rate * pairs[name]["calls"] for name, rate in questions.items()}
     entities = {name: rate * pairs[name]["entities"] for name, rate in questions.items()}
     shards = {name: rate / plan.shard_size for name, rate in questions.items()}
@@ -243,10 +243,17 @@ def _limits(workloads: Workloads, plan: Plan) -> list[Limit]:
     return sorted(limits, key=lambda each: each.gpus)
 
 
-def _per_gpu(question: Mapping[str, float], plan: Plan) -> float:
-    """Return the questions per second of a busy GPU that reads and writes at the same time."""
+def _per_gpu(name: str, question: Mapping[str, float], plan: Plan) -> float:
+    """Return the questions per second of a busy GPU that reads and writes at the same time.
+
+    Raises UserError for a workload without tokens.
+    """
     reading_s = question["prompt_tokens"] / plan.prompt_tokens_per_s
     writing_s = question["completion_tokens"] / (plan.reply_tokens_per_s * plan.slots_per_gpu)
+    if not max(reading_s, writing_s):
+        raise UserError(
+            f"{name} has no tokens, so no GPU can be planned for it: its run made no call, or its servers count none"
+        )
     return 1 / max(reading_s, writing_s)
 
 

@@ -40,7 +40,7 @@ def arg(arguments: Arguments) -> Output:
 def parog(arguments: Arguments) -> Output:
     """Collect training plans for PARoG's planner from gold SPARQL, or continue, and write them with a report."""
     collected = _collect(arguments)
-    report = parog_pairs.Report(label=collected.summary.label)
+    report = parog_pairs.Report(label=collected.summary.simulated)
     write_collected(parog_pairs.read_pairs(collected.folder, report), report, collected.output)
     if not report.kept:
         reasons = ", ".join(f"{count:,}: {reason}" for reason, count in report.rejected.most_common(3))

@@ -10,6 +10,8 @@ from pipeline import config
 from pipeline.cli.arguments import Arguments, OutputKey
 from pipeline.cli.output import Output
 from pipeline.console import Console
+from pipeline.errors import UserError
+from pipeline.llm.interface import simulated
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.training.call_collection import Report, read_calls, tables
@@ -25,6 +27,9 @@ def run(arguments: Arguments) -> Output:
     folders = list(map(RunFolder, arguments.run_folders()))
     report, output = Report(), Path(config.build_own(OutputKey, composed).output)
     write_collected(_with_progress(read_calls(folders, material, selection, report)), report, output)
+    if not report.selected:
+        reasons = ", ".join(f"{count:,}: {reason}" for reason, count in report.rejected.most_common(3))
+        raise UserError(f"none of {counted(report.calls, 'call')} may be learned from ({reasons or 'there is none'})")
     figures = {**report.document(), "output": str(output)}
     return Output(figures, tables(report), notes=[*_notes(folders), f"rows: {output}"])
 
@@ -41,8 +46,10 @@ def _with_progress(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _notes(folders: Iterable[RunFolder]) -> Iterator[str]:
     for folder in folders:
         served = (folder.read_run() or {"served": []})["served"]
-        if labels := dict.fromkeys(one["label"] for one in served if one["label"]):
-            partly = "" if all(one["label"] for one in served) else "partly "
-            yield f"{folder.path} was {partly}answered by {', '.join(labels)}, not by a language model"
+        names = [simulated(one["label"]) for one in served]
+        if any(names):
+            partly = "" if all(names) else "partly "
+            said = ", ".join(dict.fromkeys(filter(None, names)))
+            yield f"{folder.path} was {partly}answered by {said}, not by a language model"
         if folder.read_summary() is None:
             yield f"{folder.path} is not finished: only its committed questions were read"

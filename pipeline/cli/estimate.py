@@ -112,7 +112,7 @@ def run(arguments: Arguments) -> Output:
     lines, basis = estimate(sampling, plan)
     figures = {
         "questions": _questions(sampling.wholes[0]),
-        "sampled": _sampled(sampling),
+        "sampled": max(_sampled(sampling)),
         "figures": [
             {"figure": line.what, **(asdict(line.projection) if line.projection else {}), "known": line.known}
             for line in lines
@@ -204,7 +204,7 @@ def _questions(whole: Mapping[str, Any]) -> int:
 
 def _label(sampling: Sampling) -> str | None:
     """Return the name of the simulation that answered the sample; None for a language model."""
-    return next((each.label for _, summaries in sampling.batches for each in summaries if each.label), None)
+    return next((each.simulated for _, summaries in sampling.batches for each in summaries if each.simulated), None)
 
 
 def _spent(sampling: Sampling, plan: Plan) -> dict[str, float]:
@@ -237,9 +237,9 @@ def _measured_rate(sampling: Sampling, spent: Mapping[str, float], gpus: int) ->
     return float(tokens / seconds / gpus)
 
 
-def _sampled(sampling: Sampling) -> int:
-    """Return how many questions of each dataset were sampled at most."""
-    return max(summary.questions for _, summaries in sampling.batches for summary in summaries)
+def _sampled(sampling: Sampling) -> list[int]:
+    """Return how many questions of each configuration were sampled."""
+    return [summary.questions for _, summaries in sampling.batches for summary in summaries]
 
 
 def _table(lines: Sequence[Line], sampling: Sampling) -> Table:
@@ -248,7 +248,7 @@ def _table(lines: Sequence[Line], sampling: Sampling) -> Table:
     several = (
         " of the first dataset" if len({config.canonical(each["dataset"]) for each in sampling.wholes}) > 1 else ""
     )
-    table = plain_table(f"projected from {_sampled(sampling)} of {counted(_questions(whole), 'question')}{several}")
+    table = plain_table(f"projected from {_sampled(sampling)[0]} of {counted(_questions(whole), 'question')}{several}")
     table.add_column("of the whole run", no_wrap=True)
     table.add_column("estimate", justify="right", no_wrap=True)
     table.add_column(f"{100 * confidence:g} % interval", justify="right", no_wrap=True)
@@ -263,9 +263,9 @@ def _table(lines: Sequence[Line], sampling: Sampling) -> Table:
 
 
 def _notes(sampling: Sampling, plan: Plan) -> Iterator[str]:
-    if (sampled := _sampled(sampling)) < plan.questions:
-        whole = counted(sampled, "question")
-        yield f"estimate.questions={plan.questions}, but the run has only {whole}: all were asked"
+    if (fewest := min(_sampled(sampling))) < plan.questions:
+        whole = "the run" if fewest == max(_sampled(sampling)) else "a dataset"
+        yield f"estimate.questions={plan.questions}, but {whole} has only {counted(fewest, 'question')}: all were asked"
     if failed := sum(summary.failed for _, summaries in sampling.batches for summary in summaries):
         said = counted_questions(failed, len(sampling.wholes))
         yield f"{said} of the sample failed; what they cost until then is counted"

@@ -20,7 +20,7 @@ from pipeline.console import Console
 from pipeline.engine.run import compose_configurations, execute, run_dir
 from pipeline.errors import UserError
 from pipeline.papers.efficiency import HEADINGS as COST_HEADINGS
-from pipeline.papers.efficiency import Efficiency, efficiency, machine_load
+from pipeline.papers.efficiency import Efficiency, MachineLoad, efficiency, machine_load
 from pipeline.papers.reproduction import (
     HEADINGS,
     ReproducedFigure,
@@ -70,9 +70,12 @@ def run(arguments: Arguments) -> Output:
         raise UserError("no dataset is available: name one in reproduce.datasets, or use scale=smoke")
     progress = Console(stderr=True)
     configurations = compose_configurations(overrides, progress)
+    folder = RunFolder(run_dir(configurations))
+    was_complete = folder.read_summary() is not None
     with machine_load() as load:
         summaries = execute(configurations, progress)
-    folder = RunFolder(run_dir(configurations))
+    if was_complete or (folder.read_summary() or {}).get("resumed"):
+        load = MachineLoad()  # it was measured during a part of the run only
     found = reproduce(planned, folder, summaries, overrides, config.build("evaluation", configurations[0].config))
     differing = circumstances(planned, summaries, folder.read_run() or {}, overrides)
     labels = labels_of(summaries)

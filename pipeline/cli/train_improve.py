@@ -29,7 +29,7 @@ from pipeline.traces.reader import read_shards
 from pipeline.training.mixture import Part, write_mixture
 from pipeline.training.rows import write_rows
 
-_CURVE = "curve.jsonl"
+_CURVE, _HELD_OUT = "curve.jsonl", "held-out.txt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,13 +64,26 @@ def improve(settings: Mapping[str, Any]) -> tuple[Path, list[dict[str, Any]]]:
     """Improve a model in rounds, or go on. Returns the folder of the last model, and the scores after each round."""
     plan = config.build_own(Plan, settings)
     output, model = Path(plan.output), Path(plan.model)
-    scores = list(_check(plan, 0, model))
-    held_out = _write_held_out(output)
-    for number in range(1, plan.rounds + 1):
-        model = _train(plan, settings, number, model, held_out)
+    _refuse_test(plan)
+    scores: list[dict[str, Any]] = []
+    for number in range(plan.rounds + 1):
+        model = _train(plan, settings, number, model, output / _HELD_OUT) if number else model
         scores += _check(plan, number, model)
         write_rows(scores, output / _CURVE)
+        if number == 0:
+            _write_held_out(RunFolder(output / "round-0" / "check"), output / _HELD_OUT)
     return model, scores
+
+
+def _refuse_test(plan: Plan) -> None:
+    """Raise UserError if a configuration would be trained on questions of a test split."""
+    for words in read_configurations(Path(plan.configurations)) if plan.rounds else ():
+        split = str(config.compose(words)["dataset"]["split"])
+        if split.lower().startswith("test"):
+            raise UserError(
+                f"{plan.configurations}: dataset.split={split} is for evaluation, not for training: give another "
+                "dataset.split in each line"
+            )
 
 
 def _train(plan: Plan, settings: Mapping[str, Any], number: int, model: Path, held_out: Path) -> Path:
@@ -88,7 +101,8 @@ def _train(plan: Plan, settings: Mapping[str, Any], number: int, model: Path, he
     corrections = [output / f"round-{earlier}" / "corrections.jsonl" for earlier in range(1, number + 1)]
     others = [Part(Path(file), {"": plan.texts_share}) for file in plan.texts]
     texts = folder / "texts.jsonl"
-    write_mixture([*(Part(file, {"": 1.0}) for file in corrections * plan.weight), *others], texts)
+    checked = frozenset(held_out.read_text(encoding="utf-8").splitlines())
+    write_mixture([*(Part(file, {"": 1.0}) for file in corrections * plan.weight), *others], texts, checked)
     paths = {"model": str(model), "texts": str(texts), "storage": str(folder / "training"), "output": str(trained)}
     train_model({**settings, **paths})
     return trained
@@ -115,12 +129,10 @@ def _run(plan: Plan, folder: Path, model: Path, *, questions: int, seed: int) ->
     _succeed("sweep", str(file), *sample, f"run.dir={folder}", plan.run.word)
 
 
-def _write_held_out(output: Path) -> Path:
+def _write_held_out(check: RunFolder, file: Path) -> None:
     """Write the ids of the questions on which the models are scored."""
-    file, check = output / "held-out.txt", RunFolder(output / "round-0" / "check")
     ids = {id: None for shard in read_shards(check, ("question_id",)) for id in shard["question_id"]}
     file.write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
-    return file
 
 
 def _succeed(*words: str) -> None:

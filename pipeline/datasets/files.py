@@ -110,10 +110,9 @@ def read_examples(
             if example.question.id in seen:
                 raise BadRow(f"the id '{example.question.id}' occurs earlier in this file")
         except (BadRow, ValidationError, UnicodeDecodeError) as error:
-            rejected = Rejected(str(file), number, reason_of(error))
+            rejected = Rejected(str(file), number, reason_of(error), "line" if isinstance(row, bytes) else "row")
             reject(rejected)
-            unit = "line" if isinstance(row, bytes) else "row"
-            refusal = refusal or f"{unit} {number}: {rejected.reason}{array_advice(row)}"
+            refusal = refusal or f"{rejected.unit} {number}: {rejected.reason}{array_advice(row)}"
             refused += 1
             if refused == _MAX_LEADING_BAD_ROWS and not seen:
                 break

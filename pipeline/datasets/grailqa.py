@@ -60,7 +60,9 @@ class GrailQA(FreebaseDataset):
 
     def examples(self, reject: Reject) -> Iterator[Example]:
         """Yield the questions in file order, also those without answers. Raises UserError for a wrong file."""
-        official = (f"grailqa_v1.0_{self.split}.json", f"GrailQA_v1.0/grailqa_v1.0_{self.split}.json")
+        splits = ("test", "test_public") if self.split == "test" else (self.split,)
+        named = [f"grailqa_v1.0_{split}.json" for split in splits]
+        official = (*named, *(f"GrailQA_v1.0/{name}" for name in named))
         patterns = (*official, "graliqa.json", "grailqa.json") if self.split == "dev" else official
         file = find_file(self.path, patterns, what="GrailQA questions")
         return read_examples(file, json_array(file), self._example, reject, what="GrailQA questions")

@@ -36,7 +36,7 @@ class Rejections:
     def add(self, row: Rejected) -> None:
         """Add one row. Raises UserError if the run is strict."""
         if self._strict:
-            raise UserError(f"{row.file}, line {row.line}: {row.reason} (dataset.strict=false skips such rows)")
+            raise UserError(f"{row} (dataset.strict=false skips such rows)")
         self._rows.append(row)
 
     def remarks(self) -> list[str]:
@@ -63,8 +63,7 @@ class Rejections:
 
 def rows_sentence(rows: Sequence[Rejected]) -> str:
     """Say how many rows could not be read, and why the first one could not."""
-    first = rows[0]
-    return f"{counted(len(rows), 'row')} could not be read; {first.file}, line {first.line}: {first.reason}"
+    return f"{counted(len(rows), 'row')} could not be read; {rows[0]}"
 
 
 def remarks(count: int, path: StoragePath) -> list[str]:

@@ -17,7 +17,7 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.question_groups import meta_groups
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.statistics import Estimate, Values, estimate_mean
-from pipeline.llm.interface import is_closed_book, replies_from_gold
+from pipeline.llm.interface import is_closed_book, replies_from_gold, simulated
 from pipeline.suggestions import did_you_mean
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class RequestedConfiguration:
     overrides: tuple[str, ...] = ()
     """The Hydra overrides of the configuration."""
     label: str | None = None
-    """The simulated model, `oracle` or `similarity`, printed with its scores; None for a language model."""
+    """Printed with its scores: the simulated model, such as `oracle`, or `APPROXIMATE`. None for a language model."""
     questions: int | None = None
     """Questions requested; None for the number of rows."""
     retriever: str | None = None
@@ -117,6 +117,11 @@ class ConfigurationSummary:
     def answered(self) -> int:
         """The questions that were asked so far."""
         return self.questions - self.not_run
+
+    @property
+    def simulated(self) -> str | None:
+        """What answered in place of a language model, to all prompts or to those of some roles; None if nothing did."""
+        return simulated(self.label)
 
     @property
     def from_gold(self) -> bool:

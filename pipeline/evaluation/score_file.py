@@ -29,7 +29,7 @@ def one_value_table(summary: ConfigurationSummary) -> Table:
     costs = {name: heading for name, heading in COSTS.items() if name in summary.counters}  # a file has no costs
     texts = {
         "method": f"{summary.method}{departures_label(summary)}",
-        **({"answered by": summary.label or "language model"} if costs else {}),  # of a file, that is not known
+        **({"answered by": _answerer(summary)} if costs else {}),  # of a file, that is not known
         "dataset": summary.dataset,
     }
     figures = {
@@ -46,3 +46,7 @@ def one_value_table(summary: ConfigurationSummary) -> Table:
         table.add_column(heading, justify="right" if heading in figures else "left")
     table.add_row(*texts.values(), *figures.values())
     return table
+
+
+def _answerer(summary: ConfigurationSummary) -> str:
+    return summary.simulated or ", ".join(filter(None, ["language model", summary.label]))

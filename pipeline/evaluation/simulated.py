@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
-from pipeline.llm.interface import replies_from_gold
+from pipeline.llm.interface import APPROXIMATE, FROM_GOLD, replies_from_gold, simulated
 
 _MOST_METHODS = 3
 """The most methods that are named."""
@@ -17,9 +17,18 @@ def simulated_lines(summaries: Sequence[ConfigurationSummary]) -> list[str]:
 
 
 def label_lines(labels: Iterable[str | None]) -> list[str]:
-    """Say which simulated models answered; nothing if none did."""
-    simulated = sorted({label for label in labels if label})
-    return [f"not the answers of a language model: {', '.join(simulated)}"] if simulated else []
+    """Say which simulated models answered, and whether probabilities are estimated; nothing if neither is so."""
+    given = set(filter(None, labels))
+    names = sorted(filter(None, map(simulated, given)))
+    said = [f"{label_meaning(FROM_GOLD)}: {', '.join(names)}"] if names else []
+    return [*said, *([label_meaning(APPROXIMATE)] if any(APPROXIMATE in label for label in given) else [])]
+
+
+def label_meaning(label: str) -> str:
+    """Return what it means that answers have a label."""
+    if simulated(label):
+        return "not the answers of a language model"
+    return "probabilities of choices are estimated (llm.approximate_choices)"
 
 
 def gold_lines(summaries: Sequence[ConfigurationSummary]) -> list[str]:
@@ -41,6 +50,8 @@ def closed_book_lines(methods: Sequence[str]) -> list[str]:
     return [f"{named}: looked up nothing in the graph, so the score is the oracle's alone"] if alone else []
 
 
-def not_a_model(label: str) -> str:
-    """Say what answered in place of a language model: `oracle: no language model, replies from the gold answers`."""
-    return f"{label}: no language model{', replies from the gold answers' if replies_from_gold(label) else ''}"
+def answered_by(label: str | None) -> str:
+    """Say that a language model answered, or what did: `oracle: no language model, replies from the gold answers`."""
+    if name := simulated(label):
+        return f"{name}: no language model{', replies from the gold answers' if replies_from_gold(name) else ''}"
+    return f"a language model{f', {label}' if label else ''}"

@@ -199,7 +199,7 @@ def _of_lookup(step: StepTrace, columns: Mapping[str, Any]) -> tuple[str, dict[s
 
 def _provider(exported: ExportedConfiguration) -> str:
     """Return what answered: a simulated model, or the choice of `llm=`."""
-    return str(exported.summary.label or exported.resolved["choices"].get("llm", "unknown"))
+    return str(exported.summary.simulated or exported.resolved["choices"].get("llm", "unknown"))
 
 
 def _event(exported: ExportedConfiguration, step: StepTrace, columns: Mapping[str, Any]) -> dict[str, Any]:

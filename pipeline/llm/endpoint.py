@@ -22,7 +22,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.errors import ServiceError, Unreachable, UserError, first_defect
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.dialect import Dialect, without_reasoning
-from pipeline.llm.interface import OneModel, capped_identity
+from pipeline.llm.interface import APPROXIMATE, OneModel, capped_identity
 from pipeline.llm.openai_client import WRONG_KEY, Answered, OpenAIClient, Reply, Request
 from pipeline.llm.prompt import Call, Candidate, Completion
 from pipeline.llm.server_reply import (
@@ -91,7 +91,7 @@ class EndpointModel(CallConfig, OneModel):
 
     def __post_init__(self) -> None:
         check_urls(self.base_urls, key="llm.base_urls", example="http://HOST:PORT/v1", instead=self.api_key_env)
-        self.label: str | None = "approximate choices" if self.approximate_choices else None
+        self.label: str | None = APPROXIMATE if self.approximate_choices else None
         self.context_length: int | None = None
         """The smallest context length of the servers, if they report it. Set on opening."""
         self._job_token: str | None = None

@@ -12,6 +12,13 @@ from pipeline.types import Example
 T = TypeVar("T")
 FROM_GOLD = "oracle"
 """The label of a simulated model that replies from the gold answers."""
+APPROXIMATE = "approximate choices"
+"""The label of a language model whose probabilities of choices are estimated (`llm.approximate_choices`)."""
+
+
+def simulated(label: str | None) -> str | None:
+    """Return what a label names in place of a language model, in all roles or some; None if nothing replaced one."""
+    return ", ".join(part for part in (label or "").split(", ") if part not in {"", APPROXIMATE}) or None
 
 
 def replies_from_gold(label: str | None) -> bool:
@@ -66,7 +73,10 @@ class ModelBackend(Protocol):
 
     @property
     def label(self) -> str | None:
-        """Printed in every table if the answers are not a language model's: `oracle`, `similarity`. Otherwise None."""
+        """Printed in every table if the answers are not a language model's (`oracle`, `similarity`), or `APPROXIMATE`.
+
+        Otherwise None.
+        """
         ...
 
     async def __aenter__(self) -> Self: ...

@@ -16,8 +16,9 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.paper_metrics import ROG_F1, ROG_F1_ABOVE_1
 from pipeline.evaluation.score_tables import percent, plain_table
-from pipeline.evaluation.simulated import not_a_model
+from pipeline.evaluation.simulated import answered_by
 from pipeline.evaluation.statistics import Estimate, estimate_mean, mean_over_seeds
+from pipeline.llm.interface import simulated
 from pipeline.papers.comparison_systems import why_not_run
 from pipeline.papers.published import Figure, published_figures
 from pipeline.text import counted
@@ -192,17 +193,18 @@ def interval_text(figures: Sequence[ReproducedFigure]) -> str:
 
 
 def count_line(figures: Sequence[ReproducedFigure]) -> str:
-    """Say how many of the published figures were measured, and why the others were not."""
+    """Say how many rows of the tables have our number, and why the others have none."""
     reasons = Counter(each.reason for each in figures)
     measured = reasons.pop("", 0)
     missing = "".join(f"; {count:,} not: {reason}" for reason, count in reasons.most_common())
-    return f"{counted(len(figures), 'published figure')}: {measured:,} measured{missing}"
+    return f"{counted(len(figures), 'row')} of published figures: {measured:,} measured{missing}"
 
 
 def labels_of(summaries: Sequence[ConfigurationSummary]) -> str:
     """Return who answered, for the title of every table: a simulation must not be mistaken for a language model."""
     labels = sorted({summary.label or "" for summary in summaries})
-    return ", ".join(f"{label}, no language model" if label else "a language model" for label in labels)
+    names = [(simulated(label), label) for label in labels]
+    return ", ".join(f"{name}, no language model" if name else answered_by(label) for name, label in names)
 
 
 def cells(line: ReproducedFigure) -> tuple[str, ...]:
@@ -229,7 +231,7 @@ def circumstances(
         for overrides in each.configurations[:1]:
             number = number_of[overrides]
             summary, served = summaries[number], run["served"][number]
-            label = not_a_model(served["label"]) if served["label"] else "a language model"
+            label = answered_by(served["label"])
             dataset = f"{summary.dataset}{' (another dataset)' if each.substituted else ''}"
             description = (
                 f"run on {dataset}, {counted(summary.questions, 'question')}, graph {served['graph']}, "

@@ -70,7 +70,7 @@ def _block_view(block: Block) -> BlockView:
         gold_notes=gold_lines([each.summary for each in configurations]),
         label_rivals=" with the same label" if len({each.summary.label for each in configurations}) > 1 else "",
         has_closed_book_left_out=has_closed_book_left_out(block),
-        simulators=list(dict.fromkeys(inline(each.summary.label) for each in configurations if each.summary.label)),
+        simulators=list(dict.fromkeys(inline(name) for each in configurations if (name := each.summary.simulated))),
         warnings=_warnings(block),
         shares_sources=block.shares_sources,
         confidence=f"{100 * block.evaluation.confidence:g} %",

@@ -116,7 +116,7 @@ class Configuration:
     def group(self) -> Group:
         """The group that determines colour and shape."""
         label = self.summary.label
-        return self.family, label, None if label else self.served["model"]
+        return self.family, label, None if self.summary.simulated else self.served["model"]
 
     def cost(self, counter: str) -> float | None:
         """Return the total of a counter per answered question; None if it was not counted, or means nothing."""
@@ -128,7 +128,7 @@ class Configuration:
     @property
     def has_seconds(self) -> bool:
         """Whether its seconds mean anything: a simulated model takes none, unless it was told how many."""
-        return not self.summary.label or bool(self.resolved.get("llm", {}).get("latency_s"))
+        return not self.summary.simulated or bool(self.resolved.get("llm", {}).get("latency_s"))
 
     @property
     def cost_key(self) -> tuple[float, float]:

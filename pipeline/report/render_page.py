@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from pipeline.evaluation.simulated import label_meaning
 from pipeline.report.page_content import Page
 from pipeline.text import counted
 
@@ -23,7 +24,7 @@ def render(page: Page) -> str:
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["counted"] = counted
+    environment.filters |= {"counted": counted, "label_meaning": label_meaning}
     script = environment.get_template("page.js").render()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     text = environment.get_template("page.html.jinja").render(page=page, script_hash=f"sha256-{digest}")

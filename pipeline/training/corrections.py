@@ -52,6 +52,8 @@ class RoleCounts:
     calls: int = 0
     wrong: int = 0
     """Calls to which the model replied otherwise than the teacher."""
+    left_out: int = 0
+    """Further calls to which the teacher gave no reply that could be read."""
     rows: int = 0
 
 
@@ -80,10 +82,14 @@ class _Compared:
     right: str
 
     def is_wrong(self) -> bool:
-        """Whether the model's reply means something else than the teacher's, or cannot be read."""
+        """Whether the model's reply means something else than the teacher's, or cannot be read.
+
+        Raises ParseError if the teacher's cannot be read.
+        """
         prompt: Prompt[Any] = self.call.prompt
+        right = prompt.parse(self.right)
         try:
-            return bool(prompt.parse(self.said) != prompt.parse(self.right))
+            return bool(prompt.parse(self.said) != right)
         except ParseError:
             return True
 
@@ -166,6 +172,7 @@ async def read_corrections(
                 for row in _rows(model.compared, example, selection, report):
                     if (line := orjson.dumps(row)) not in seen:
                         seen.add(line)
+                        report.roles[row["role"]].rows += 1
                         yield row
 
 
@@ -175,12 +182,11 @@ def table(report: Report) -> Table:
         f"calls of {counted(report.questions, 'question')}, counted in each configuration, next to the teacher's"
     )
     shown.add_column("role", overflow="fold")
-    for name in ("calls", "wrong", "% wrong", "rows"):
+    for name in ("calls", "wrong", "% wrong", "left out", "rows"):
         shown.add_column(name, justify="right")
     for name, role in sorted(report.roles.items()):
-        shown.add_row(
-            Text(name), f"{role.calls:,}", f"{role.wrong:,}", percent(role.wrong / role.calls), f"{role.rows:,}"
-        )
+        share = percent(role.wrong / role.calls) if role.calls else "–"
+        shown.add_row(Text(name), f"{role.calls:,}", f"{role.wrong:,}", share, f"{role.left_out:,}", f"{role.rows:,}")
     return shown
 
 
@@ -219,11 +225,14 @@ def _rows(
     for each in compared:
         role = each.call.prompt.role
         counts = report.roles.setdefault(role, RoleCounts())
-        is_wrong = each.is_wrong()
+        try:
+            is_wrong = each.is_wrong()
+        except ParseError:
+            counts.left_out += 1
+            continue
         counts.calls += 1
         counts.wrong += is_wrong
         question = example.question
         row = call_row((question.id, question.dataset, question.split), role, each.call.messages, each.right)
         if is_wrong or zlib.crc32(orjson.dumps(row)) / 2**32 < selection.right_share:
-            counts.rows += 1
             yield {**row, "said": each.said}

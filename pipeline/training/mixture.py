@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,24 +23,28 @@ class Part:
     """Prefix of `role` → the share of rows to take. The longest matching prefix applies; the empty one matches all."""
 
 
-def write_mixture(parts: Sequence[Part], output: Path) -> Counter[str]:
+def write_mixture(parts: Sequence[Part], output: Path, held_out: Collection[str] = ()) -> Counter[str]:
     """Write the selected rows and return their number by role; rows without a role count as `arg`.
 
-    A row is taken depending on its hash. So the same collections give the same mixture, and a larger share contains
-    a smaller one. Raises UserError for a part that cannot be read, and StorageError.
+    Rows of the questions whose ids are `held_out` are left out. A row is taken depending on its hash. So the same
+    collections give the same mixture, and a larger share contains a smaller one. Raises UserError for a part that
+    cannot be read, and StorageError.
     """
     taken: Counter[str] = Counter()
     with writing(output) as file:
-        for role, row in _selected_rows(parts):
+        for role, row in _selected_rows(parts, held_out):
             file.write(row)
             taken[role] += 1
     return taken
 
 
-def _selected_rows(parts: Sequence[Part]) -> Iterator[tuple[str, bytes]]:
+def _selected_rows(parts: Sequence[Part], held_out: Collection[str]) -> Iterator[tuple[str, bytes]]:
     for part in parts:
         for _, line in lines(part.file):
-            role, row = str(orjson.loads(line).get("role", "")), line + b"\n"
+            fields = orjson.loads(line)
+            role, row = str(fields.get("role", "")), line + b"\n"
+            if str(fields.get("id")) in held_out:
+                continue
             if zlib.crc32(row) / 2**32 < _share(role, part.shares):
                 yield role or "arg", row
 

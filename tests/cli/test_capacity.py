@@ -122,6 +122,17 @@ def test_user_errors_are_one_sentence(kgqa: Kgqa, finished: Path, tmp_path: Path
     assert kgqa("capacity", "gpu=[1]").sentence.startswith("unknown key 'gpu'. Did you mean 'gpus'?")
 
 
+def test_a_run_without_tokens_is_named(kgqa: Kgqa, finished: Path, tmp_path: Path) -> None:
+    assert kgqa("capacity", finished, "save=w.json", "+questions.synthetic=10", "gpus=[1]").code == 0
+    saved = json.loads((tmp_path / "w.json").read_text())
+    for of_dataset in saved.values():
+        for rows in of_dataset.values():
+            rows[:] = [[*row[:2], 0, 0, *row[4:]] for row in rows]  # the tokens of prompts and of replies
+    (tmp_path / "w.json").write_text(json.dumps(saved))
+    said = kgqa("capacity", "workload=w.json", "+questions.synthetic=10", "gpus=[1]").sentence
+    assert "on synthetic has no tokens, so no GPU can be planned for it" in said
+
+
 def test_a_terminal_shows_how_much_is_read_and_simulated(
     kgqa: Kgqa, finished: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from tests.cli.support import Kgqa
@@ -57,6 +58,14 @@ def test_the_calls_of_a_run(kgqa: Kgqa) -> None:
     ]
     Path("run/summary.json").unlink()
     assert "run is not finished: only its committed questions were read" in kgqa(*CALLS).out
+
+
+def test_a_run_of_which_nothing_may_be_learned_is_an_error(kgqa: Kgqa) -> None:
+    assert kgqa(*RUN, "dataset.split=dev").code == 0
+    ids = pl.read_parquet("run/traces/*.parquet")["question_id"]
+    Path("ids.txt").write_text("".join(f"{id}\n" for id in ids))
+    said = kgqa(*CALLS, "material.held_out=[ids.txt]").sentence
+    assert said.startswith("none of 8 calls may be learned from (8: ")
 
 
 def test_a_run_of_a_test_split_is_refused_unless_allowed(kgqa: Kgqa) -> None:

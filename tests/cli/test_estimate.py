@@ -119,6 +119,14 @@ def test_the_calls_of_another_run_are_reused_beside_those_of_the_sample(kgqa: Kg
     assert shown.out.splitlines()[-1].endswith(advice)
 
 
+def test_the_sample_of_a_sweep_over_datasets_is_that_of_each(kgqa: Kgqa, here: Path) -> None:
+    shown = kgqa("estimate", "method=cot", "llm=oracle", "dataset.triples=2000", "dataset.questions=5,100")
+    assert shown.code == 0, shown.err
+    assert "projected from 5 of 5 questions of the first dataset" in shown.out
+    said = " ".join(shown.out.split())
+    assert "estimate.questions=20, but a dataset has only 5 questions: all were asked" in said
+
+
 def test_the_rate_of_a_served_model_is_measured(kgqa: Kgqa, model_server: Callable[..., tuple], here: Path) -> None:
     model, words = model_server()
     shown = kgqa("estimate", "method=cot", "dataset.triples=2000", "estimate.usd_per_gpu_hour=2", *words)

@@ -62,7 +62,7 @@ def test_every_published_number_is_next_to_the_reproduced_one(kgqa: Kgqa, tmp_pa
         in shown.out
     )
     assert len(shown.out.splitlines()) <= 38
-    assert f"{len(published_figures())} published figures: " in shown.out
+    assert f"{len(published_figures())} rows of published figures: " in shown.out
     assert "run/reproduction.md has all " in shown.out
 
 

@@ -68,6 +68,33 @@ def test_own_calls_can_be_given_more_weight(llama: Path, tmp_path: Path, trained
     assert rows(Path(round_1["texts"])) == 2 * rows(output / "round-1" / "corrections.jsonl")
 
 
+def test_texts_of_questions_that_are_scored_are_left_out(
+    llama: Path, tmp_path: Path, trained: list[Mapping[str, Any]]
+) -> None:
+    (tmp_path / "runs.txt").write_text(LINE, encoding="utf-8")
+    words = [f"configurations={tmp_path / 'runs.txt'}", f"model={llama}", "questions=3", "check=3"]
+    assert main(["train", "improve", *words, f"output={tmp_path / 'none'}", "rounds=0"]) == 0
+    assert [each["round"] for each in rows(tmp_path / "none" / "curve.jsonl")] == [0]
+    checked = (tmp_path / "none" / "held-out.txt").read_text("utf-8").splitlines()
+    texts = "".join(json.dumps({"id": id, "text": "x"}) + "\n" for id in ["another", *checked])
+    (tmp_path / "texts.jsonl").write_text(texts, encoding="utf-8")
+    more = [f"output={tmp_path / 'improved'}", "rounds=1", f"texts=[{tmp_path / 'texts.jsonl'}]"]
+    assert main(["train", "improve", *words, *more]) == 0
+    (round_1,) = trained
+    mixed = {row["id"] for row in rows(Path(round_1["texts"]))}
+    assert "another" in mixed
+    assert not mixed & set(checked)
+
+
+def test_a_test_split_is_refused_before_anything_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "runs.txt").write_text(LINE.replace(" dataset.split=train", ""), encoding="utf-8")
+    words = [f"configurations={tmp_path / 'runs.txt'}", "model=none", f"output={tmp_path / 'improved'}"]
+    assert main(["train", "improve", *words]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "dataset.split=test is for evaluation, not for training: give another dataset.split in each line" in said
+    assert not (tmp_path / "improved").exists()
+
+
 def test_the_table_has_a_column_for_each_round() -> None:
     scores = [
         {"round": number, "method": method, "dataset": "metaqa-1hop", "hits_at_1": number / 2}

@@ -137,7 +137,7 @@ def test_an_interval_over_seeds_is_marked_and_the_table_says_what_the_others_are
 
 def test_figures_that_were_not_measured_are_counted_by_reason() -> None:
     lines = [ReproducedFigure(figure(), None, None, reason) for reason in ("", "no preset", "no preset", "no dataset")]
-    assert count_line(lines) == "4 published figures: 1 measured; 2 not: no preset; 1 not: no dataset"
+    assert count_line(lines) == "4 rows of published figures: 1 measured; 2 not: no preset; 1 not: no dataset"
 
 
 def test_every_table_names_its_retrievers_and_a_row_says_where_it_is_not_as_published() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,28 @@ def test_every_call_of_the_run_is_compared(erring: Path, tmp_path: Path) -> None
     assert sum(role["calls"] for role in report["roles"].values()) == len(made)
     assert {row["said"] for row in rows} == set(made["completion"])
     assert all(row["messages"][0] == {"role": "system", "content": row["role"]} for row in rows)
+
+
+def test_the_report_counts_the_rows_that_are_written(tmp_path: Path) -> None:
+    """Two configurations make the same calls, which are written once."""
+    run = tmp_path / "two"
+    assert main(["sweep", *WORLD, *ERRING, "method.retries=0,1", f"run.dir={run}"]) == 0
+    rows = collect(run, tmp_path / "rows.jsonl", "collect.right_share=1")
+    report = json.loads((tmp_path / "rows.report.json").read_text("utf-8"))
+    assert {name: role["rows"] for name, role in report["roles"].items() if role["rows"]} == Counter(
+        row["role"] for row in rows
+    )
+    assert len(rows) < sum(role["calls"] for role in report["roles"].values()), "else no call is repeated"
+
+
+def test_a_reply_of_the_teacher_that_cannot_be_read_teaches_nothing(erring: Path, tmp_path: Path) -> None:
+    unreadable = ("llm=oracle", "llm.malformed_rate=0.5", "collect.right_share=1")
+    rows = collect(erring, tmp_path / "some.jsonl", *unreadable)
+    roles = json.loads((tmp_path / "some.report.json").read_text("utf-8"))["roles"].values()
+    left_out = sum(role["left_out"] for role in roles)
+    assert left_out > 0, "else this says nothing"
+    assert sum(role["calls"] for role in roles) == len(calls(erring)) - left_out
+    assert len(rows) <= len(calls(erring)) - left_out
 
 
 def test_only_errors_are_selected_without_a_share_of_right_replies(erring: Path, tmp_path: Path) -> None:

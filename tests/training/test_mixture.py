@@ -36,6 +36,13 @@ def test_a_larger_share_contains_a_smaller_one_in_the_same_order(tmp_path: Path)
     assert taken[1] == taken[2] == sorted(taken[1], key=int)
 
 
+def test_held_out_questions_are_left_out_of_all_parts(tmp_path: Path) -> None:
+    parts = [Part(rows(tmp_path / name, "srp.judge", 5), {"": 1.0}) for name in ("a", "b")]
+    assert write_mixture(parts, tmp_path / "mixture", {"1", "4"}).total() == 6
+    ids = [json.loads(line)["id"] for line in (tmp_path / "mixture").read_text("utf-8").splitlines()]
+    assert ids == ["0", "2", "3"] * 2
+
+
 def test_a_missing_part_is_a_user_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="missing"):
         write_mixture([Part(tmp_path / "missing", {"": 1.0})], tmp_path / "mixture")

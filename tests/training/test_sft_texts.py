@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import transformers
@@ -109,8 +110,26 @@ def test_no_text_left_to_train_on_is_a_user_error(
         sharded=False,
     )
     shape = default(LlamaShape, vocabulary=600, layers=1)
+    checkpoint = Checkpoint(new_llama(tokenizer, shape, seed=0), tokenizer)
     with pytest.raises(UserError, match=r"none of 1 text is left .* recipe\.max_tokens"):
-        prepare(task, Checkpoint(new_llama(tokenizer, shape, seed=0), tokenizer))
+        prepare(task, checkpoint)
+    file.write_text("", encoding="utf-8")
+    with pytest.raises(UserError, match=r"texts\.jsonl: no text to train on"):
+        prepare(task, checkpoint)
+
+
+@pytest.mark.parametrize("packed", [{"prefix_sharing": True}, {"row_tokens": 400}])
+def test_texts_are_counted_and_not_the_sequences_in_which_they_are_packed(
+    packed: dict[str, Any], tokenizer: transformers.PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    file = tmp_path / "texts.jsonl"
+    file.write_text("".join(json.dumps({"question": "who?", "text": f"walk {n}"}) + "\n" for n in range(6)))
+    recipe = default(SFTConfig, max_tokens=400, evaluation_texts=0, **packed)
+    task = Task("llama", (file,), recipe, texts_per_device=1, gpus=False, sharded=False)
+    checkpoint = Checkpoint(new_llama(tokenizer, default(LlamaShape, vocabulary=600, layers=1), seed=0), tokenizer)
+    prepared = prepare(task, checkpoint)
+    assert len(prepared.training) < 6, "else nothing is packed"
+    assert prepared.count == 6
 
 
 def test_a_chat_template_that_changes_the_turn_is_refused(tokenizer: transformers.PreTrainedTokenizerFast) -> None:

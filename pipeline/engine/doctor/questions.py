@@ -51,8 +51,7 @@ async def dataset(configuration: Configuration) -> list[Finding]:
         )
     if rejected:
         share = f"{len(rejected)} of the first {counted(len(examples) + len(rejected), 'row')}"
-        first = rejected[0]
-        found = f"{share} cannot be read, such as {first.file}, line {first.line}: {first.reason}"
+        found = f"{share} cannot be read, such as {rejected[0]}"
         if configuration.config["dataset"].get("strict"):
             return problem("dataset", found, "Fix these rows, or set dataset.strict=false: a run stops at the first.")
         return warning("dataset", found, "Fix these rows, or ignore them: a run lists them in its rejected.jsonl.")

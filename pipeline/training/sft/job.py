@@ -93,8 +93,7 @@ def _work(config: Mapping[str, Any]) -> None:
 
     def report_texts(encoded: EncodedTexts) -> None:
         if is_first:
-            texts = len(encoded.training) + len(encoded.evaluation)
-            config["queue"].put(({"step": 0, "texts": texts, "left_out": sum(encoded.dropped.values())}, 0))
+            config["queue"].put(({"step": 0, "texts": encoded.count, "left_out": sum(encoded.dropped.values())}, 0))
 
     if (checkpoint := get_checkpoint()) is None:
         train(config["task"], callbacks, None, report_texts)
@@ -147,8 +146,8 @@ def _claim(storage: Path, task: Task) -> None:
     theirs = json.loads(file.read_text(encoding="utf-8"))
     if differing := sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key)):
         raise UserError(
-            f"{storage} holds checkpoints of a training with a different {', '.join(differing)}: give another output=, "
-            "or remove that folder"
+            f"{storage} holds checkpoints of a training with a different {', '.join(differing)}: remove that folder, "
+            "or give another output= (another storage= if that is given)"
         )
 
 

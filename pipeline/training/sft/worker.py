@@ -50,29 +50,34 @@ class EncodedTexts:
     training: Encoded
     evaluation: Encoded
     dropped: Mapping[str, int]
+    count: int
+    """The number of texts in both, of which packing puts several in one sequence."""
 
 
 def prepare(task: Task, checkpoint: Checkpoint) -> EncodedTexts:
     """Read, split and tokenize the texts. Raises UserError if none is left to train on."""
     config, dropped = task.sft_config, Counter[str]()
-    training, evaluation = split(list(read_texts(task.texts)), config.evaluation_texts, config.seed)
+    texts = list(read_texts(task.texts))
+    if not texts:
+        raise UserError(f"{', '.join(map(str, task.texts))}: no text to train on")
+    training, evaluation = split(texts, config.evaluation_texts, config.seed)
     encoded = [
         encode(
-            texts,
+            part,
             checkpoint.tokenizer,
             config.max_tokens,
             dropped,
             prefix_sharing=config.prefix_sharing,
             row_tokens=config.row_tokens,
         )
-        for texts in (training, evaluation)
+        for part in (training, evaluation)
     ]
     if not encoded[0]:
         raise UserError(
-            f"none of {counted(sum(dropped.values()) + len(encoded[1]), 'text')} is left to train on: increase "
-            "recipe.max_tokens or decrease recipe.evaluation_texts"
+            f"none of {counted(len(texts), 'text')} is left to train on: increase recipe.max_tokens or decrease "
+            "recipe.evaluation_texts"
         )
-    return EncodedTexts(encoded[0], encoded[1], dropped)
+    return EncodedTexts(encoded[0], encoded[1], dropped, len(training) + len(evaluation) - sum(dropped.values()))
 
 
 def train(
