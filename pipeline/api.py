@@ -63,9 +63,9 @@ def sweep(axes: Mapping[str, Iterable[object]], overrides: Overrides = (), *, pr
 def score(run: Run | str | Path, overrides: Overrides = ()) -> pl.DataFrame:
     """Compute the scores of a finished run again from its traces, as `kgqa score` does: no model, no graph.
 
-    `overrides` change the scoring of this call, such as `{"evaluation.confidence": 0.99}`. The run then keeps its own
-    scores; without overrides, its `summary.json` gets the new ones. Returns one row per configuration. Raises UserError
-    when there is no run.
+    `overrides` change the scoring of this call, such as `{"evaluation.empty_gold": "strict_empty"}`. The run then keeps
+    its own scores; without overrides, its `summary.json` gets the new ones. Returns one row per configuration. Raises
+    UserError when there is no run.
     """
     folder = RunFolder(run.folder.path if isinstance(run, Run) else storage_path(run))
     summaries, _ = rescore(folder, _words(overrides))

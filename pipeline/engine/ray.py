@@ -73,13 +73,13 @@ async def run_ray(
             for number in range(1, engine["workers"] + 1)
         ]
         async with asyncio.TaskGroup() as group:
+            watch = group.create_task(_watch_own_node())
             fills = [group.create_task(slot.fill()) for slot in slots]
             await _wait_for_workers(fills, progress, lacking)
             looks = []
             if actor is None:
                 await _say_missing_nodes(slots, progress)
                 looks.append(group.create_task(_show_standing(slots, progress)))
-            watch = group.create_task(_watch_own_node())
             work = group.create_task(_run_shards(slots, fills, scheduler, progress, fitting=shards_that_fit(engine)))
             await scheduler.all_done.wait()
             await asyncio.wait([asyncio.create_task(scheduler.all_settled())], timeout=_SHUTDOWN_WAIT_S)

@@ -128,6 +128,7 @@ class QuestionModel:
             raise
         finally:
             self._record.counters.llm_s += self._record.close(step)
+            step.own_s = 0.0  # if the call failed: its pauses and further attempts are no time of a model that answered
         self._add_to_step(step, completion)
         self._record.counters.replies_cut += not call.choices and completion.finish_reason == "length"
         self._record.trail.write(step, completion.text)

@@ -17,7 +17,14 @@ from yarl import URL
 from pipeline.errors import ServiceError, Unreachable
 from pipeline.kg.results import MEDIA_TYPE, Row, Select, UnexpectedResult, parse_result
 from pipeline.net.http_connections import ReplyTooLarge, Response
-from pipeline.net.replicated_client import AttemptFailed, ReplicatedClient, RetryPolicy, Server, describe
+from pipeline.net.replicated_client import (
+    TOO_MANY_REQUESTS,
+    AttemptFailed,
+    ReplicatedClient,
+    RetryPolicy,
+    Server,
+    describe,
+)
 from pipeline.net.urls import check_urls
 from pipeline.text import printable
 
@@ -43,7 +50,7 @@ The first query with so many columns of VALUES creates a procedure, and allows a
 query at that moment is refused, and succeeds when it is sent again.
 """
 _TIMED_OUT = re.compile(r"Virtuoso S1T00\b")
-_RETRIED = {408, 429}
+_RETRIED = {408, TOO_MANY_REQUESTS}
 _CLOSED = {301, 302, 303, 307, 308, 401, 403, 404, 405}
 """The server takes no queries here, whatever they ask."""
 
@@ -250,7 +257,8 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
         refused = (response.status < 500 and response.status not in _RETRIED) or bool(_REFUSED.match(text))
         if response.status > 500 or response.status in _CLOSED:
             self.count_failure(server, message, refusal=message if response.status in _CLOSED else "")
-        raise AttemptFailed(message, too_slow=bool(_TIMED_OUT.match(text)), refused=refused)
+        is_busy = response.status == TOO_MANY_REQUESTS
+        raise AttemptFailed(message, too_slow=bool(_TIMED_OUT.match(text)), refused=refused, busy=is_busy)
 
 
 def _rows(response: Response, query: Select) -> list[Row]:

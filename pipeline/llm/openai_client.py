@@ -24,6 +24,7 @@ from pipeline.errors import ContextOverflow, first_defect
 from pipeline.llm.dialect import REFUSED_FROM_THE_START, RENAMED, Dialect, adapt, refused_parameter
 from pipeline.net.http_connections import HttpConnections, Response
 from pipeline.net.replicated_client import (
+    TOO_MANY_REQUESTS,
     TRANSPORT_ERRORS,
     AttemptFailed,
     ReplicatedClient,
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 
 _NO_CHOICES = "choices must not be empty"
 """The defect of a reply without any text."""
-_OVERLOADED = (408, 429)
+_OVERLOADED = (408, TOO_MANY_REQUESTS)
 """Statuses with which a healthy server asks for the request later."""
 _NO_CREDIT = b"insufficient_quota"
 """In a reply with status 429: the account has no credit, and no later request will succeed."""
@@ -205,7 +206,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
             if reply.transient and server not in self._overloaded:
                 self._overloaded.add(server)
                 log.warning("model server %s asks for its requests later: %s", server.url, answered)
-        return AttemptFailed(self.explain(reply), refused=not reply.transient)
+        return AttemptFailed(self.explain(reply), refused=not reply.transient, busy=reply.status == TOO_MANY_REQUESTS)
 
     def _leave_out(self, parameter: str, server: Server) -> None:
         if parameter not in self._refused[server]:  # as other calls in flight may have found out

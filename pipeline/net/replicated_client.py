@@ -6,6 +6,10 @@ unhealthy and gets no requests. It becomes healthy again through a probe, which 
 one, or, in a client without probes, through a trial: a single request that it has to answer. A server that asks for a
 pause (`Retry-After`) gets no requests for that time, at most for the longest back-off.
 
+A busy server asks for a pause, or for requests later (status 429), as one that limits their rate. While it answers
+others, a request is no failure: it waits for its turn. Waiting requests are spread over the time that the servers need
+for all of them.
+
 Subclasses of `ReplicatedClient` define how one request is sent to one server. They also say which replies are
 failures, and how long a server is left alone: `pipeline/kg/sparql_client.py` for graphs,
 `pipeline/llm/openai_client.py` for models.
@@ -41,6 +45,8 @@ _log = logging.getLogger(__name__)
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
 
+TOO_MANY_REQUESTS = 429
+"""The status with which a server that answers others asks for a request later."""
 TRANSPORT_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 
 _LATENCY_WINDOW = 200
@@ -53,6 +59,12 @@ _EQUAL_DEFECTS = 3
 """Replies with the same defect after which a server is not asked again: it would send another one like them."""
 _ABSENCE_S = 600.0
 """Seconds that a request waits for a server to join while there is none, as when all of them are restarted."""
+_TURN_S = 600.0
+"""Seconds that a request waits for its turn while busy servers answer others. Then its failures count."""
+_ANSWERS = 100
+"""Latest answers of a server from which its rate is computed."""
+_FASTER = 1.5
+"""How many times as fast as busy servers answer waiting requests are sent: the servers may take more by now."""
 _REJECTED_RECHECK_S = 30.0
 """Seconds before a server that failed the admission check is checked again."""
 
@@ -76,6 +88,8 @@ class Server(ServerStats):
     """`time.monotonic()` from which an unhealthy server may get a trial request."""
     resting_until: float = 0.0
     """`time.monotonic()` until which the server has asked for no requests."""
+    answers: deque[float] = field(default_factory=lambda: deque(maxlen=_ANSWERS))
+    """`time.monotonic()` of the latest answers."""
     software: str = ""
     """The `Server` header of the last probe's response."""
 
@@ -88,6 +102,15 @@ class Server(ServerStats):
     def rest_s(self) -> float:
         """Seconds for which the server has asked for no requests; 0 or less if it gets them."""
         return self.resting_until - time.monotonic()
+
+    @property
+    def answers_per_s(self) -> float:
+        """How many requests it has answered per second of late; 0 if none."""
+        return len(self.answers) / max(time.monotonic() - self.answers[0], 1e-3) if self.answers else 0.0
+
+    def has_answered_since(self, moment: float) -> bool:
+        """Whether it has answered a request since a moment."""
+        return bool(self.answers) and self.answers[-1] >= moment
 
     def give_up(self) -> None:
         """End all requests that have no response, as a time-out would: the server is gone."""
@@ -104,7 +127,7 @@ class RetryPolicy:
     """How often and how fast requests are repeated, and when a server counts as unhealthy."""
 
     rounds: int
-    """Rounds over the servers, the first one included."""
+    """Rounds over the servers, the first one included. Those in which busy servers answer others do not count."""
     backoff_s: float
     """Pause before the second round; doubled for each later one, and shortened at random by up to half."""
     max_backoff_s: float
@@ -119,7 +142,13 @@ class AttemptFailed(Exception):
     """One attempt failed, and another one may succeed."""
 
     def __init__(
-        self, message: str, *, too_slow: bool = False, refused: bool = False, defect: str | None = None
+        self,
+        message: str,
+        *,
+        too_slow: bool = False,
+        refused: bool = False,
+        busy: bool = False,
+        defect: str | None = None,
     ) -> None:
         """Say why another attempt may succeed.
 
@@ -127,12 +156,14 @@ class AttemptFailed(Exception):
             message: What happened.
             too_slow: The request is to blame, not the server. Such a request is attempted only twice.
             refused: The server refused the request for good. Only other servers are asked.
+            busy: The server answers, and asks for the request later.
             defect: Why its reply cannot be used. A server whose replies to a request have the same defect a few times
                 is not asked again.
         """
         super().__init__(message)
         self.too_slow = too_slow
         self.refused = refused
+        self.busy = busy
         self.defect = defect
 
 
@@ -144,6 +175,8 @@ class _Failures:
     """What the last one was."""
     slow: int = 0
     """How many were too slow."""
+    busy: set[Server] = field(default_factory=set)
+    """The servers that are too busy for the request in this round."""
     refusing: set[Server] = field(default_factory=set)
     """The servers that are not asked again."""
     _defects: list[tuple[Server, str]] = field(default_factory=list)
@@ -152,6 +185,8 @@ class _Failures:
         """Count one."""
         self.last = str(failure)
         self.slow += failure.too_slow
+        if failure.busy or server.rest_s > 0:
+            self.busy.add(server)
         if failure.defect is not None:
             self._defects.append((server, failure.defect))
         if failure.refused or self._defects.count((server, failure.defect or "")) == _EQUAL_DEFECTS:
@@ -171,6 +206,34 @@ class _Failures:
     def are_refusals(self, servers: Iterable[Server]) -> bool:
         """Whether each of the servers has refused the request, or has replied with the same defect a few times."""
         return bool(self.refusing) and self.refusing.issuperset(servers)
+
+
+@dataclass(slots=True)
+class _Patience:
+    """The rounds of one request."""
+
+    most: int
+    """How many rounds may fail in a row."""
+    lately_s: float
+    """Within how many seconds a busy server must have answered others."""
+    failed: int = 0
+    """How many of the last ones have failed while no busy server answered others."""
+    asked: int = 0
+    """In how many a server was asked, or was known to refuse every request."""
+    _began: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no further round."""
+        return self.failed >= self.most
+
+    def add_round(self, busy: Iterable[Server]) -> bool:
+        """Count a round. Return whether a busy server has answered others of late, so that a turn will come."""
+        now = time.monotonic()
+        lately = now - self.lately_s
+        moves_on = now - self._began < _TURN_S and any(server.has_answered_since(lately) for server in busy)
+        self.failed = 0 if moves_on else self.failed + 1
+        return moves_on
 
 
 class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
@@ -213,6 +276,8 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         self._max_outstanding = max_outstanding or math.inf
         self._hedge_quantile = hedge_quantile
         self._latencies: deque[float] = deque(maxlen=_LATENCY_WINDOW)
+        self._turns = 0
+        """The number of requests that wait for their turn at busy servers."""
         self._recovered = asyncio.Event()
         self._recoveries: set[asyncio.Task[None]] = set()
         self._admission_check: AdmissionCheck | None = None
@@ -280,10 +345,8 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         `only` names the one server to ask, healthy or not. Requests with the same `affinity` prefer the same server.
         Raises ServiceError when the request was refused, or failed in all rounds.
         """
-        failures = _Failures()
-        for round in range(self._policy.rounds):
-            if round:
-                await self._back_off(round)
+        failures, patience = _Failures(), _Patience(self._policy.rounds, self._policy.max_backoff_s)
+        while not patience.is_over:
             if not self.servers:
                 await self._wait_for_server()
             tried = set(failures.refusing)
@@ -296,12 +359,19 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
                     failures.add(failure, server)
             asked = self.servers if only is None else [only]
             failures.add_known_refusals(asked)
+            patience.asked += bool(tried or failures.refusing)
             if failures.are_final(asked):
                 break
             if not tried:
-                failures.last = "; ".join(map(_idle_because, self.servers))
+                failures.last = failures.last or "; ".join(map(_idle_because, self.servers))
+            failures.busy |= {server for server in self.healthy_servers if server.rest_s > 0}
+            if patience.add_round(failures.busy):
+                await self._wait_for_turn()
+            elif not patience.is_over:
+                await self._back_off(patience.failed)
+            failures.busy.clear()
         # Raised outside the `except`: the errors of aiohttp hold the request's headers, and so the account.
-        tried_times = counted(round + 1, "time")
+        tried_times = counted(patience.asked, "time")
         raise (RequestRefused if failures.are_refusals(asked) else ServiceError)(
             f"no {self.kind} server gave a usable answer (tried {tried_times}); last failure: {failures.last}"
         )
@@ -375,6 +445,8 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         else:
             self._latencies.append(latency_s)
             server.latencies.append(latency_s)
+        if response.status < 400:
+            server.answers.append(time.monotonic())
         return response._replace(seconds=latency_s)
 
     async def post(self, url: URL, data: Any) -> Response:
@@ -446,6 +518,21 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             self._recovered.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._recovered.wait(), pause_s)
+
+    async def _wait_for_turn(self) -> None:
+        """Pause while busy servers answer others, so long that they can answer all that wait, at most the longest time.
+
+        At random, so that the requests do not come all at once.
+        """
+        policy, servers = self._policy, self.healthy_servers
+        self._turns += 1
+        try:
+            rate = _FASTER * sum(server.answers_per_s for server in servers)
+            spread_s = min(policy.max_backoff_s, self._turns / rate if rate else math.inf)
+            rest_s = min((server.rest_s for server in servers), default=0.0)
+            await asyncio.sleep(max(rest_s, policy.backoff_s * random.uniform(0.5, 1.0)) + random.uniform(0, spread_s))
+        finally:
+            self._turns -= 1
 
     async def _attempt_hedged(self, request: RequestT, first: Server) -> ReplyT:
         """Make one attempt. If it is slow, send the request to a second server as well and take the first reply."""

@@ -182,6 +182,9 @@ async def test_a_failed_call_is_a_step_with_its_error() -> None:
         await llm.ask(YesNo("Is it?"), GREEDY)
     assert record.steps[0].error == "ServiceError: server is down"
     assert record.steps[0].completion is None
+    assert record.steps[0].duration_s > 0
+    assert record.steps[0].own_s == 0, "pauses and further attempts are no time of a model that answered"
+    assert record.finish().critical_s == 0
 
 
 async def test_choose_returns_the_probabilities_and_traces_them() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 import pytest
+from aiohttp import web
 
 from pipeline.config import default
 from pipeline.errors import ContextOverflow, RequestRefused, ServiceError, UserError
@@ -169,6 +170,35 @@ class TestFailures:
             with pytest.raises(ServiceError, match="answered 429: insufficient_quota"):
                 await llm.complete(call("again"))
         assert len(server.bodies) == 5
+
+    @pytest.mark.parametrize("headers", [{}, {"Retry_After": "0.1"}], ids=["no pause named", "a pause named"])
+    async def test_calls_wait_for_their_turn_at_a_server_that_limits_their_rate(
+        self, server: Any, headers: dict[str, str]
+    ) -> None:
+        """However many wait, and however few further rounds there are: the server answers others, so a turn comes."""
+        answered: list[float] = []
+
+        async def limited(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+            now = time.monotonic()
+            if sum(now - moment < 0.2 for moment in answered) >= 5:
+                return await server.fail(429, "slow down", **headers)(request, body)
+            answered.append(now)
+            return await server.say("hello")(request, body)
+
+        server.default = limited
+        async with model(server, max_retries=1, backoff_s=0.01, max_backoff_s=1.0) as llm:
+            completions = await asyncio.gather(*(llm.complete(call(str(number))) for number in range(80)))
+        assert [completion.text for completion in completions] == ["hello"] * 80
+        assert len(server.bodies) > 80, "else it limited nothing"
+
+    async def test_a_server_that_asks_all_for_later_is_asked_only_in_so_many_rounds(self, server: Any) -> None:
+        async with model(server, max_retries=2, max_backoff_s=0.05) as llm:
+            assert (await llm.complete(call())).text == "hello"
+            await asyncio.sleep(0.1)
+            server.default = server.fail(429, "slow down")
+            with pytest.raises(ServiceError, match=r"tried 3 times\); last failure: .* answered 429: slow down"):
+                await llm.complete(call("later"))
+        assert len(server.bodies) == 4
 
     async def test_lost_connections_and_timeouts_are_retried(self, server: Any) -> None:
         server.behaviours = [server.hang_up, server.hang]

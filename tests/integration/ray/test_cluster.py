@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ import polars as pl
 import pytest
 from ray.cluster_utils import Cluster
 
+from pipeline.errors import OUTAGE
 from pipeline.net.subprocess_server import free_ports
 from pipeline.traces.folder import RunFolder
 from tests.integration.ray_nodes import LOOPBACK, cluster_of_head
@@ -152,6 +154,19 @@ def test_workers_go_where_their_resources_are_and_a_node_that_joins_gets_some(
     assert nodes.questions("elsewhere") == []
     assert nodes.questions("second"), "the workers that waited have got to work"
     assert table(run).equals(local)
+
+
+def test_the_end_of_the_drivers_node_is_noticed_while_workers_wait_for_room(tmp_path: Path) -> None:
+    with cluster_of_head(num_cpus=2) as cluster:
+        words = ["method=cot", "engine=ray", f"engine.address={cluster.address}", "engine.resources={models: 1}"]
+        command = [sys.executable, "-c", IMPATIENT, "evaluate", *words, *RUN, f"run.dir={tmp_path / 'run'}"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as driver:
+            assert driver.stderr is not None
+            assert any("not started yet: no node of the Ray cluster has models" in line for line in driver.stderr)
+            os.kill(cluster.head_node.all_processes["raylet"][0].process.pid, signal.SIGKILL)
+            _, said = driver.communicate(timeout=240)
+    assert driver.returncode == OUTAGE, said
+    assert "the Ray node of this machine has ended" in said
 
 
 def submitted(command: list[str]) -> subprocess.CompletedProcess[str]:
