@@ -205,6 +205,8 @@ class Scores:
     """As `corrected`, by `compat_tog_em`: PARoG's error-correction rate."""
     damaged_tog_em: float | None = None
     """As `damaged`, by `compat_tog_em`."""
+    supported_readi_hit: float | None = None
+    """As `answer_supported`, where `compat_readi_hit` counts the answers as correct: SRP's reliable answering rate."""
 
 
 @dataclass(frozen=True, slots=True)

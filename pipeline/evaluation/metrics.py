@@ -32,13 +32,13 @@ def score_question(
     groups = group_gold(gold, strip_accents=scoring.strip_accents)
     if not groups.count:
         return _without_gold(answer, candidates, groups, scoring)
-    standard = _standard(candidates, groups)
+    standard, papers = _standard(candidates, groups), _as_in_papers(answer, gold)
     is_grbench = dataset.startswith("grbench")
     return Scores(
         **standard,
-        **_as_in_papers(answer, gold),
+        **papers,
         **(_grbench(answer, gold) if is_grbench else {}),
-        **_evidence(answer, candidates, groups, scoring),
+        **_evidence(answer, candidates, groups, scoring, is_hit=bool(papers["compat_readi_hit"])),
         relation_recall=_recall(followed, gold_relations),
         **_reflection(answer, groups, standard["hits_at_1"], scoring),
         **_recovery(answer, gold, groups, scoring, by_rouge=is_grbench),
@@ -96,13 +96,21 @@ def _grbench(answer: Answer, gold: Gold) -> dict[str, float]:
 
 
 def _evidence(
-    answer: Answer, candidates: tuple[AnswerCandidate, ...], groups: GoldGroups, scoring: ScoringConfig
+    answer: Answer,
+    candidates: tuple[AnswerCandidate, ...],
+    groups: GoldGroups,
+    scoring: ScoringConfig,
+    *,
+    is_hit: bool,
 ) -> dict[str, float | None]:
+    """Compare the evidence with the answers; `is_hit` is whether Readi's rule counts them as correct."""
     evidence = collect_evidence(answer, strip_accents=scoring.strip_accents)
     correct = bool(candidates and groups.matched_by(candidates[0]))
+    supported = float(bool(candidates and evidence.contains(candidates[0])))
     return {
         "answer_in_evidence": float(evidence.contains_gold(groups)),
-        "answer_supported": float(evidence.contains(candidates[0])) if correct else None,
+        "answer_supported": supported if correct else None,
+        "supported_readi_hit": supported if is_hit else None,
         "faithfulness": evidence.faithfulness(candidates),
     }
 

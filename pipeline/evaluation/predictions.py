@@ -171,7 +171,7 @@ _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "followed_relations": pl.List(pl.String),
     "gold_relations": pl.List(pl.String),
 }
-_UNKNOWN = ("answer_in_evidence", "answer_supported", "faithfulness")
+_UNKNOWN = ("answer_in_evidence", "answer_supported", "supported_readi_hit", "faithfulness")
 """Scores that need evidence, which a predictions file does not contain."""
 
 

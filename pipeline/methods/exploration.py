@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -90,6 +90,12 @@ async def most_relevant_facts(
     shown = set(within((facts[index] for index in ranking), limit))
     tools.record("cut", by="evidence", nodes=[fact.end for fact in facts if fact not in shown])
     return tuple(fact for fact in facts if fact in shown)
+
+
+def record_cut_evidence(tools: Tools, kept: Sized, of: Sized) -> None:
+    """Record that `budget.max_evidence_triples` has cut a list of which only `kept` is shown or returned (§2.5)."""
+    if len(kept) < len(of):
+        tools.record("cap_hit", cap="max_evidence_triples")
 
 
 def entities_among(reached: Iterable[Neighbours]) -> list[EntityId]:

@@ -38,6 +38,10 @@ SCORES: Mapping[str, tuple[str, str]] = {
     ),
     "corrected_tog_em": ("corrected (ToG)", "share of the wrong first answers that reflection corrected, by ToG's EM"),
     "damaged_tog_em": ("damaged (ToG)", "share of the correct first answers that reflection made wrong, by ToG's EM"),
+    "supported_readi_hit": (
+        "hits in evidence (Readi)",
+        "share of the answers that Readi's Hit counts as correct whose first answer is in the evidence",
+    ),
     "compat_tog_em": ("ToG's EM", "lenient metric of a paper: the text contains a gold answer, or the reverse"),
     "compat_readi_hit": ("Readi's Hit", "lenient metric of a paper: the reply contains a gold answer"),
     "compat_rog_hit": ("RoG's Hit", "lenient metric of a paper: the lines of the answer contain a gold answer"),

@@ -204,7 +204,7 @@ SCHEMA = pa.schema(
 ADDED = frozenset(
     {
         *("critical_s", "at_limit", "without_plan", "replies_cut", "first_attempt", "query_type"),
-        *("corrected_tog_em", "damaged_tog_em", "recovered_halted", "recovered_incorrect"),
+        *("corrected_tog_em", "damaged_tog_em", "supported_readi_hit", "recovered_halted", "recovered_incorrect"),
         *("relation_recall", "followed_relations", "gold_relations"),
         *("topic_entities", "gold_paths", "trail"),
     }

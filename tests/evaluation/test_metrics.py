@@ -131,6 +131,14 @@ def test_evidence_scores(
     assert scores.faithfulness == faithful
 
 
+def test_support_is_counted_by_the_rule_of_the_papers_number_too() -> None:
+    """The first answer contains the gold answer, which Readi's rule counts as correct, and strict Hits@1 does not."""
+    lenient = score(with_evidence("the director Ann"), gold("Ann"))
+    assert (lenient.compat_readi_hit, lenient.answer_supported, lenient.supported_readi_hit) == (1, None, 0)
+    assert score(with_evidence("Ann Director"), gold("Ann")).supported_readi_hit == 1
+    assert score(with_evidence("Nobody"), gold("Ann")).supported_readi_hit is None
+
+
 @pytest.mark.parametrize(
     ("followed", "expected", "recall"),
     [

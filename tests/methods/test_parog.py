@@ -569,6 +569,14 @@ async def test_below_a_set_operation_all_answers_are_explored_with_one_selection
     assert lines == ["all 7 others (B; C; D; E; F; …): size; ^has", "A: has"]
 
 
+async def test_below_a_set_operation_an_unreadable_selection_keeps_all_entities() -> None:
+    facts = [("A", "has", name) for name in ISLES]
+    plan = [SubGoal(1, "Find what A has"), SubGoal(2, "Keep the sunniest of 1", "superlative", (1,))]
+    script = replies(plan=write_plan(plan), relations=['{"A": ["has"]}'], entities="unreadable", refine=refined(*ISLES))
+    _, tools = await run(question("q?", "A"), facts, script, width=1)
+    assert len(last(tools, Refine).facts) == len(ISLES)
+
+
 async def test_a_set_operation_that_code_cannot_execute_is_left_to_the_model() -> None:
     plan = [
         FIND_1,

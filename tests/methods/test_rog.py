@@ -297,6 +297,15 @@ async def test_every_end_or_the_most_frequent_ends_are_answers() -> None:
     assert voted.status == "ok"
 
 
+@pytest.mark.parametrize("reader", ["all", "vote", "llm"])
+async def test_the_limit_of_facts_is_recorded_where_it_leaves_some_out(reader: str) -> None:
+    for limit, recorded in ((3, [{"cap": "max_evidence_triples"}]), (50, [])):
+        used = tools(HUB, plan("r"), caps=FixedCaps(max_evidence_triples=limit))
+        answer = await default(RoG, reader=reader).answer(asked_about("?", "A"), used.tools)
+        assert used.payloads("cap_hit") == recorded
+        assert answer.status == "ok", "the method goes on with the rest"
+
+
 async def test_relations_may_repeat_and_lead_back() -> None:
     used = tools([("Ann", "parent", "Bob"), ("Bob", "parent", "Cid")], plan("parent parent"), "Cid")
     await default(RoG).answer(asked_about("?", "Ann"), used.tools)

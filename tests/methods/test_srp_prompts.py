@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -144,6 +145,19 @@ def test_path_generation_reads_an_entity_name_that_contains_an_arrow() -> None:
     assert PathGeneration(asked, None, paths_per_entity=1, max_path_len=4).parse(
         'Path: {"A -> B": ["A -> B -> r.s"]}'
     ) == {"A -> B": (("r.s",),)}
+
+
+def test_a_path_without_its_entity_keeps_its_first_relation_if_no_relation_is_offered() -> None:
+    alone = PathGeneration(question("?", "Ann"), None, paths_per_entity=1, max_path_len=4)
+    assert alone.parse('Path: {"Ann": ["a.b.c -> d.e.f"]}') == {"Ann": (("a.b.c", "d.e.f"),)}
+    assert alone.parse('Path: {"Ann": ["Anna -> d.e.f"]}') == {"Ann": (("d.e.f",),)}
+
+
+def test_topic_entities_with_one_name_share_the_list_of_their_relations() -> None:
+    twins = replace(ASKED, topic_entities=(Entity("m.1", "Ann"), Entity("m.2", "Ann")))
+    relations = {"m.1": ("directed", "role"), "m.2": ("role", "born_in")}
+    both = PathGeneration(twins, relations, paths_per_entity=1, max_path_len=4)
+    assert json.loads(both.inputs()["relations"]) == {"Ann": ["directed", "role", "born_in"]}
 
 
 def test_path_generation_without_a_path_is_a_parse_error_and_falls_back_to_nothing() -> None:

@@ -107,5 +107,5 @@ def test_an_ablation_that_no_paper_publishes_has_no_published_effect() -> None:
     assert published_effects(Ablation("", "srp", "readi")).keys() == {
         "compat_readi_hit",
         "answer_in_evidence",
-        "answer_supported",
+        "supported_readi_hit",
     }

@@ -168,6 +168,10 @@ def test_the_error_correction_rate_is_our_score_corrected() -> None:
     assert {figure.score for figure in FIGURES if figure.table == "error correction"} == {"corrected_tog_em"}
 
 
+def test_the_reliable_answering_rate_is_of_what_the_rule_of_its_table_counts_as_correct() -> None:
+    assert {figure.score for figure in FIGURES if figure.table == "reliable answering"} == {"supported_readi_hit"}
+
+
 def test_the_presets_exist_and_every_row_of_srp_and_its_baselines_has_one() -> None:
     for preset in {figure.preset for figure in FIGURES if figure.preset}:
         assert (conf_dir() / "experiment" / f"{preset}.yaml").is_file()

@@ -22,6 +22,7 @@ from pipeline.methods.arg.search import Search
 from pipeline.methods.arg.settings import Settings
 from pipeline.methods.arg.transcript import TokenChoice
 from pipeline.methods.arg.tree import best_leaves
+from pipeline.methods.exploration import record_cut_evidence
 from pipeline.methods.grounded_path import within
 from pipeline.methods.interface import Caps, Tools
 from pipeline.types import Answer, Question
@@ -88,8 +89,7 @@ class ArG(Settings):
         leaves = ranked[: self.answer_leaves]
         walks = dict.fromkeys(walk for leaf in leaves for walk in leaf.walks if walk.length)
         kept = within(walks, search.tools.caps.max_evidence_triples)
-        if len(kept) < len(walks):
-            search.tools.record("cap_hit", cap="max_evidence_triples")
+        record_cut_evidence(search.tools, kept, walks)
         left_out = {walk.end for leaf in ranked[self.answer_leaves :] for walk in leaf.walks}
         search.tools.record("cut", by="beam", nodes=left_out - {walk.end for walk in walks})
         evidence = tuple(walk.triples for walk in kept)

@@ -307,7 +307,7 @@ class SubgoalSearch:
         """Return the `width` facts of all groups whose ends are most like the sub-goal; all without a width."""
         facts = [fact for group in groups for fact in group.facts]
         ranking = await self._rank([text for text, _ in facts])
-        return [facts[index][1] for index in ranking[: self._options.width or None]]
+        return [facts[index][1] for index in ranking[: self._width]]
 
     async def _rank(self, texts: Sequence[str]) -> list[int]:
         return await self._tools.retrieval.rank(self._subgoal.goal, texts)

@@ -15,6 +15,7 @@ from pipeline.errors import BudgetExhausted, ContextOverflow
 from pipeline.llm.prompt import Prompt, Sampling
 from pipeline.methods.answer_linking import entity_names, link, majority
 from pipeline.methods.answering import Answers
+from pipeline.methods.exploration import record_cut_evidence
 from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.r3.actions import ActionLine, read_finish
 from pipeline.methods.r3.environment import Environment, environment
@@ -264,6 +265,7 @@ class R3:
         memory = chosen.memory if chosen else Memory()
         texts = [prediction.text for prediction in voted]
         evidence = tuple((fact,) for fact in memory.triples[: state.tools.caps.max_evidence_triples])
+        record_cut_evidence(state.tools, evidence, memory.triples)
         status = _status(state, memory, exhausted=any(cycle.exhausted for cycle in cycles))
         state.tools.record("answered", answers=texts, attempt=chosen.number if chosen else None, status=status)
         return Answer(

@@ -16,6 +16,7 @@ from pipeline.kg.interface import AttributeLookups
 from pipeline.llm.prompt import Sampling
 from pipeline.methods.answer_linking import entity_names, link
 from pipeline.methods.answering import Answers
+from pipeline.methods.exploration import record_cut_evidence
 from pipeline.methods.grounded_path import within
 from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.rag import facts, nodes
@@ -76,7 +77,9 @@ class RAG:
         tools.record("cut", by="evidence", nodes=[node.id for node in texts[len(shown) :]])
         tools.record("context", shown=len(shown), dropped=len(texts) - len(shown))
         answers = await self._ask(ReadNodes(question, shown), tools)
-        evidence = tuple((fact,) for node in shown for fact in node.facts)[: tools.caps.max_evidence_triples]
+        read = tuple((fact,) for node in shown for fact in node.facts)
+        evidence = read[: tools.caps.max_evidence_triples]
+        record_cut_evidence(tools, evidence, read)
         status = self._status(shown, exhausted=found.exhausted)
         tools.record("answered", answers=answers.texts, evidence=len(evidence), status=status)
         return Answer(
@@ -99,10 +102,13 @@ class RAG:
             found = await facts.collect(
                 question, tools, hops=self.hops, per_relation=self.neighbours_per_edge, expand_cvt=self.expand_cvt
             )
-        chains = within(found.in_order(self.order), tools.caps.max_evidence_triples)
+        collected = found.in_order(self.order)
+        chains = within(collected, tools.caps.max_evidence_triples)
         printer = Printer(found.names)
         shown = fit(chains, lambda chain: printer.chain(chain.triples), self.context_tokens)
         tools.record("cut", by="evidence", nodes=[node for chain in chains[len(shown) :] for node in chain.nodes])
+        if len(shown) == len(chains):  # otherwise the prompt had no room for more
+            record_cut_evidence(tools, shown, collected)
         tools.record("context", shown=len(shown), dropped=len(chains) - len(shown))
         answers = await self._ask(ReadFacts(question, shown, found.names), tools)
         evidence: tuple[Chain, ...] = tuple(chain.triples for chain in shown)

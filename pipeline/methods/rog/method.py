@@ -14,6 +14,7 @@ from pipeline.llm.prompt import Sampling
 from pipeline.methods.answer_linking import answer_from_chains, entity_names, search_status
 from pipeline.methods.answering import Answers
 from pipeline.methods.concurrency import concurrently
+from pipeline.methods.exploration import record_cut_evidence
 from pipeline.methods.grounded_path import GroundedPath, Path, within
 from pipeline.methods.interface import Caps, Tools
 from pipeline.methods.rendering import Printer, node_name
@@ -183,11 +184,14 @@ class RoG:
 
     async def _read(self, question: Question, tools: Tools, found: Instances, *, exhausted: bool) -> Answer:
         """Show the instances that fit into the prompt, those of all plans in turn. Ask also if there are none."""
-        chains = within(found.in_turn, tools.caps.max_evidence_triples)
+        instances = found.in_turn
+        chains = within(instances, tools.caps.max_evidence_triples)
         printer = Printer(found.names)
         empty = ReadPaths(question, self.explain, (), (), found.names, self._wording.read)
         room = self.reader_prompt_tokens - tokens_of(message.content for message in empty.messages())
         shown, lines = fit(chains, lambda chain: self._line(chain, printer), room)
+        if len(shown) == len(chains):  # otherwise the prompt had no room for more
+            record_cut_evidence(tools, shown, instances)
         tools.record("context", shown=len(shown), dropped=len(found.in_order) - len(shown))
         ends = {chain.end for chain in found.in_order} - {chain.end for chain in shown}
         tools.record("cut", by="evidence", nodes=ends)
@@ -214,6 +218,7 @@ class RoG:
         counts = Counter(chain.end for chain in named)
         chosen = counts.most_common(_VOTED_ENDS) if self.reader == "vote" else counts.items()
         evidence = tuple(chain.triples for chain in within(named, tools.caps.max_evidence_triples))
+        record_cut_evidence(tools, evidence, named)
         status = search_status(question, evidence, exhausted=exhausted)
         predictions = tuple(
             Prediction(node_name(end, found.names) or "", end if isinstance(end, str) else None) for end, _ in chosen

@@ -64,7 +64,8 @@ class Round:
 
     def _kept(self, instances: Instantiation) -> int:
         pruned = self.verdict.pruned
-        return max((pruned[chain].length for chain in instances.complete if chain in pruned), default=0)
+        chains = (*instances.complete, *instances.partial)
+        return max((pruned[chain].length for chain in chains if chain in pruned), default=0)
 
 
 @dataclass

@@ -263,7 +263,8 @@ class SRP:
         """Return a path that was not tried, or None when the editor proposes none (§3.8)."""
         path, verdict = current.to_edit, current.verdict
         grounded = kept_first((chain for each in current.found for chain in each.complete), verdict)
-        shown = (*grounded[: self.shown_grounded], *path.partial[: self.shown_partial])
+        partial = kept_first(path.partial, verdict)
+        shown = (*grounded[: self.shown_grounded], *partial[: self.shown_partial])
         candidates = await self._candidates(state, self._extensible(search.entity, verdict, shown))
         prompt = Edit(
             question=state.question,
@@ -272,7 +273,7 @@ class SRP:
             tried=tuple(tried for tried in search.tried if tried != path.path),
             message=" ".join(filter(None, (verdict.message, *structural_findings(path)))),
             grounded=grounded,
-            partial=path.partial,
+            partial=partial,
             names=current.names,
             candidates=candidates.by_path,
             left_out=candidates.left_out,

@@ -10,7 +10,15 @@ from typing import ClassVar
 from pipeline.errors import ParseError
 from pipeline.llm.prompt import Template
 from pipeline.methods.grounded_path import Path
-from pipeline.methods.parsing import LenientPrompt, Value, after_last_line_cue, match_key, read_literal, split_path
+from pipeline.methods.parsing import (
+    LenientPrompt,
+    Value,
+    after_last_line_cue,
+    looks_like_relation,
+    match_key,
+    read_literal,
+    split_path,
+)
 from pipeline.methods.rendering import as_question, one_line
 from pipeline.methods.srp.references import print_references
 from pipeline.methods.templates import load_texts
@@ -83,8 +91,10 @@ class PathGeneration(LenientPrompt[dict[EntityId, tuple[Path, ...]]]):
             "number": f"Paths for each entity: up to {self.paths_per_entity}\n" if self.paths_per_entity > 1 else "",
         }
         if self.relations is not None:
-            offered = zip(names, self.offered_relations, strict=True)
-            inputs["relations"] = json.dumps(dict(offered), ensure_ascii=False)
+            offered: dict[str, dict[str, None]] = {}  # topic entities with one name share a list
+            for name, relations in zip(names, self.offered_relations, strict=True):
+                offered.setdefault(name, {}).update(dict.fromkeys(relations))
+            inputs["relations"] = json.dumps({name: [*found] for name, found in offered.items()}, ensure_ascii=False)
         return inputs
 
     @property
@@ -116,7 +126,11 @@ class PathGeneration(LenientPrompt[dict[EntityId, tuple[Path, ...]]]):
 
 
 def _relations_of(text: str, name: str, offered: Sequence[str]) -> Path:
-    """Return the relations of `name -> r1 -> r2`. The name may contain arrows, and a path may lack it."""
+    """Return the relations of `name -> r1 -> r2`. The name may contain arrows, and a path may lack it.
+
+    Without `offered` relations, a path lacks it if its first part is a dotted name.
+    """
     text, name = text.strip(), one_line(name)
     parts = split_path(f"*{text[len(name) :]}" if text.startswith(name) else text)
-    return tuple(parts if parts and parts[0] in offered else parts[1:])
+    lacks_name = parts and (parts[0] in offered or (not offered and looks_like_relation(parts[0], ())))
+    return tuple(parts if lacks_name else parts[1:])
