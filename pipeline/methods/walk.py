@@ -61,14 +61,17 @@ class Layer:
         return [costed for costed in self.chains if not isinstance(costed.chain.end, LiteralNode)]
 
 
-async def follow(moves: Sequence[Move], kg: GraphLookups, *, frontier: int) -> Layer:
-    """Make one hop along each move, those of the lowest cost first, with one lookup. Keep at most `frontier` chains."""
+async def follow(moves: Sequence[Move], kg: GraphLookups, *, frontier: int, tried: int | None = None) -> Layer:
+    """Make one hop along each move, those of the lowest cost first, with one lookup. Keep at most `frontier` chains.
+
+    At most `tried` moves are tried. None tries as many as can be kept, which is enough if each of them reaches a node.
+    """
     moves = sorted(moves, key=lambda move: move.cost)
-    taken = moves[:frontier]  # each of them reaches a node, so more are never needed
+    taken = moves[: frontier if tried is None else tried]
     found = await kg.neighbours(list(dict.fromkeys(move.hop for move in taken)), frontier)
     reached = _each_edge_once((move, found[move.hop].nodes) for move in taken)
     moved = {move.chain for move, nodes in reached if nodes}
-    moved.update(move.chain for move in moves[frontier:])
+    moved.update(move.chain for move in moves[len(taken) :])
     kept = tuple(islice(_in_turn(reached), frontier))
     cut = len(moves) > len(taken) or sum(len(nodes) for _, nodes in reached) > len(kept)
     return Layer(

@@ -273,6 +273,8 @@ async def test_limits_of_the_budget_are_counted() -> None:
         ("The simplified question: Who founded Vell Harbour?", "Who founded Vell Harbour?"),
         ("The simplified question is: 'Who founded Vell Harbour?'", "Who founded Vell Harbour?"),
         ("It is true.\nQuestion:\nWho founded\nVell Harbour?", "Who founded Vell Harbour?"),
+        ("The simplified question: Who founded Vell?\nIt has the same answer.", "Who founded Vell?"),
+        ("Question:\n**Who founded Vell?**\n\nIs it simpler? Yes.", "**Who founded Vell?**"),
         ("Question: x\nBetter question: Who made Star Wars: A New Hope?", "Who made Star Wars: A New Hope?"),
         ("The simplified question: Who sang Question: Why?", "Who sang Question: Why?"),
         ("A simpler question: x\n**New question**: Who sang The question: is it?", "Who sang The question: is it?"),

@@ -297,6 +297,22 @@ async def test_every_end_or_the_most_frequent_ends_are_answers() -> None:
     assert voted.status == "ok"
 
 
+async def test_a_short_path_that_uses_up_the_limit_of_chains_ends_the_search() -> None:
+    """No chain of the longer path is left, and nothing is looked up for it."""
+    used = tools(HUB, plan("r", "s s"))
+    answer = await default(RoG, max_instances=6, reader="all").answer(asked_about("?", "A"), used.tools)
+    assert texts(answer) == [f"B{n}" for n in range(6)]
+
+
+@pytest.mark.parametrize("most", [3, 4, 8])
+async def test_directions_that_lead_nowhere_take_no_place_of_a_chain(most: int) -> None:
+    facts = [("A", "r", f"B{n}") for n in range(4)] + [(f"B{n}", "s", f"C{n}") for n in range(4)]
+    answer = await default(RoG, max_instances=most, reader="all").answer(
+        asked_about("?", "A"), tools(facts, plan("r s")).tools
+    )
+    assert texts(answer) == [f"C{n}" for n in range(min(most, 4))]
+
+
 @pytest.mark.parametrize("reader", ["all", "vote", "llm"])
 async def test_the_limit_of_facts_is_recorded_where_it_leaves_some_out(reader: str) -> None:
     for limit, recorded in ((3, [{"cap": "max_evidence_triples"}]), (50, [])):

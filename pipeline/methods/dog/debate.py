@@ -15,6 +15,8 @@ from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
 _QUESTION = re.compile(r"\bquestion\b", re.IGNORECASE)
+_CLOSING = " \t*_'\""
+"""What may stand after the question mark of an announced question."""
 _ANNOUNCEMENT = re.compile(
     r"^\W{0,9}(?:\w++[ \t]++){0,2}?(?:simplified|simpler|shorter|new|better|final|revised|rewritten)[ \t]++question"
     r"(?:[ \t]++is)?+[ \t*_]*+:",
@@ -95,7 +97,7 @@ def _after_announcement(text: str) -> str:
     the whole text.
     """
     if announcements := list(_ANNOUNCEMENT.finditer(text)):
-        return text[announcements[-1].end() :]
+        return _to_question_mark(text[announcements[-1].end() :])
     start = end = 0
     for line in text.splitlines(keepends=True):
         *before_colons, rest = line.split(":")
@@ -103,4 +105,11 @@ def _after_announcement(text: str) -> str:
             start += len(part) + 1
             end = start if _QUESTION.search(part) else end
         start += len(rest)
-    return text[end:]
+    return _to_question_mark(text[end:]) if end else text
+
+
+def _to_question_mark(text: str) -> str:
+    """Return the lines up to the first that ends with a question mark, without remarks after it; else all of them."""
+    lines = text.splitlines()
+    ends = (number for number, line in enumerate(lines, start=1) if line.rstrip(_CLOSING).endswith("?"))
+    return "\n".join(lines[: next(ends, None)])

@@ -63,6 +63,8 @@ async def instantiate(
     layer = [CostedChain(0, GroundedPath(topic.id), plan) for plan in range(len(plans)) for topic in topics]
     try:
         for depth in range(max(map(len, plans), default=0)):
+            if not layer:
+                break
             reached = await _step(found, layer, depth, kg, max_instances)
             found.truncated |= reached.truncated
             found.complete += [each for each in reached.chains if len(plans[each.plan]) == depth + 1]
@@ -81,7 +83,8 @@ async def _step(
         for _, chain, plan in layer
         for direction in _DIRECTIONS
     ]
-    reached = await follow(moves, kg, frontier=max_instances - len(found.complete))
+    # Nobody has looked up the relations of the nodes, so moves may lead nowhere: all are tried.
+    reached = await follow(moves, kg, frontier=max_instances - len(found.complete), tried=len(moves))
     ends = {costed.chain.entity for costed in reached.open}
     found.names = {**await kg.labels(sorted(ends)), **found.names}
     return reached
