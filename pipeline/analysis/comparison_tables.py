@@ -262,7 +262,8 @@ def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clu
     exact = "McNemar's exact test" + ("" if all(is_exact) else " where all scores are 0 or 1, else ")
     test = (exact if any(is_exact) else "") + ("" if all(is_exact) else "the paired bootstrap")
     tests = comparisons[0].tests
-    alike = "; configurations that compute the same count once" if tests < len(comparisons) else ""
+    once = "; configurations that differ only in keys that their method ignores count once"
+    alike = once if tests < len(comparisons) else ""
     several = f", corrected for {counted(tests, 'comparison')} ({correction}){alike}"
     yield f"verdict: by p, {test}{several if len(comparisons) > 1 else ''}"
     if any(each.verdict == "inconclusive" and each.difference.low * each.difference.high > 0 for each in comparisons):

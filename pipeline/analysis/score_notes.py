@@ -48,7 +48,7 @@ def _unfinished_notes(folder: RunFolder) -> list[str]:
     count, state, run = count_questions(folder), folder.state(None), folder.require_run()
     configurations = len(run["points"])
     each = f", in each of {counted(configurations, 'configuration')}" if configurations > 1 else ""
-    goes_on = f"{kgqa('evaluate', folder.path / 'run.yaml')} answers the others"
+    goes_on = f"{kgqa('evaluate', folder.path / 'run.yaml')} continues it"
     if other := begun_by_other(run):
         goes_on = f"{other} began it, and this version does not continue it: {with_new_folder(folder.path)}"
     others = f". {goes_on}" if state == "not complete" else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -87,7 +88,11 @@ class Sampling(Sweep):
         folder = f"{run['dir']}-sample" if run["dir"] else None
         sampled_run = {**run, "dir": folder, "limit": None, "sample": None, "early_stopping": None}
         sampled_run["tags"] = [*(run["tags"] or []), _TAG]
-        return super().prepare(replace(configuration, config={**whole, "dataset": sampled, "run": sampled_run}))
+        # Each worker gets a part of the sample, as it will of the whole run: one shard would measure one of them.
+        engine = whole["engine"]
+        size = min(engine["shard_size"], math.ceil(self._questions / engine.get("workers", 1)))
+        config = {**whole, "dataset": sampled, "run": sampled_run, "engine": {**engine, "shard_size": size}}
+        return super().prepare(replace(configuration, config=config))
 
 
 @plain_dataclass(frozen=True)
@@ -136,7 +141,9 @@ def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
     waiting = total["busy_s"].times(1 / in_flight)
     gpu_hours = serving.times(gpus / 3600) if serving else None
     price = gpu_hours.times(plan.usd_per_gpu_hour) if gpu_hours and plan.usd_per_gpu_hour else None
-    questions_in_flight = f"{counted(in_flight, 'question')} in flight"
+    sampled = min(in_flight, max(_sampled(sampling)))
+    of_sample = f", of the sample {sampled:,}" if sampled < in_flight else ""
+    questions_in_flight = f"{counted(in_flight, 'question')} in flight{of_sample}"
     token_count = "4 characters a token" if simulated else "measured"
     counts: Mapping[str, Projection] = total
     if _is_without_counts(spent):

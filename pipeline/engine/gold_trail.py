@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from itertools import chain, pairwise
 from typing import Any, TypeAlias
 
+from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.inverses import Inverses
 from pipeline.kg.interface import GraphLookups, Hop, Neighbours
 from pipeline.kg.paths import MAX_FRONTIER, MAX_NEIGHBOURS
@@ -54,6 +55,8 @@ class GoldTrail:
         """The topic entities, until a lookup shows that one of them is in the graph."""
         self.paths: Sequence[GoldPath] = gold_paths_of(gold)
         self._numbers = number_edges(self.paths)
+        self._undirected = frozenset(gold.paths.given_relations if isinstance(gold.paths, SparqlPaths) else ())
+        """Relations of paths that the dataset gives without directions: they may be followed in either one."""
         self._marks: list[_Mark] = []
         self._forms: dict[str, Set[str]] = {}
         """Text of a gold answer, or node that has its name → all texts of this answer."""
@@ -388,9 +391,13 @@ class GoldTrail:
         return [edge for edge in self._edges if relation in self._names_of(edge)]
 
     def _equal(self, relation: Relation) -> Iterator[Relation]:
-        yield relation
-        if (inverse := self._inverses.get(relation.name)) is not None:
-            yield Relation(inverse, _OPPOSITE[relation.direction])
+        """Yield the relations that follow the same edge."""
+        name, direction = relation
+        inverse = self._inverses.get(name)
+        for along in (direction, _OPPOSITE[direction]) if name in self._undirected else (direction,):
+            yield Relation(name, along)
+            if inverse is not None:
+                yield Relation(inverse, _OPPOSITE[along])
 
     def _names_of(self, edge: int) -> set[str]:
         return {relation.name for relation in self._equal(self._edges[edge])}

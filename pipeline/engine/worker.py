@@ -32,7 +32,7 @@ from pipeline.methods.interface import uses_graph
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.journal import Journal
 from pipeline.traces.origin import ShardOrigin
-from pipeline.traces.reader import RecordedCalls, completions_of
+from pipeline.traces.reader import KnownCalls, RecordedCalls, completions_of
 from pipeline.traces.schema import TraceRow
 from pipeline.traces.storage import StoragePath
 from pipeline.traces.writer import write_shard
@@ -42,6 +42,7 @@ _log = logging.getLogger(__name__)
 
 _LAG_PERIOD_S = 0.05
 _EMIT_PERIOD_S = 1.0
+_NONE_KNOWN = KnownCalls({}, {})
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,8 @@ class _ShardRun:
 
     shard: Shard
     journal: Journal
-    retried: Mapping[str, Mapping[str, Completion]]
-    """If failed questions are run again: the calls that the shard made earlier, by question."""
+    earlier: Mapping[str, KnownCalls]
+    """If the shard is run again, for failed or added questions: its calls so far, by question."""
     on_row: Callable[[FinishedRows], None]
     on_answer: Callable[[], None]
     """Called for each question that all its configurations have answered."""
@@ -64,9 +65,10 @@ class _ShardRun:
         """Return a cache for one configuration of a question, or for all of them (None), filled from the journal."""
         # Replies from gold answers must not be those of other ones: the gold is a part of the journal's name for them.
         name = f"{question_id} {self.golds[question_id]}" if self.from_gold else question_id
-        made = {**self.retried.get(question_id, {}), **self.journal.calls(name, configuration)}
+        earlier = self.earlier.get(question_id, _NONE_KNOWN)
+        made = {**earlier.made, **self.journal.calls(name, configuration)}
         on_call = partial(self.journal.append, name, configuration=configuration)
-        return CallCache(made_in_this_run=made, from_earlier_runs=reused, on_call=on_call)
+        return CallCache(made_in_this_run=made, from_earlier_runs={**reused, **earlier.taken}, on_call=on_call)
 
 
 class Worker:
@@ -181,10 +183,10 @@ class Worker:
         retry_failed = self._configs[0]["run"]["retry_failed"]
         from_gold = [number for number, each in enumerate(self.backends) if replies_from_gold(each.label)]
         origin = await asyncio.to_thread(ShardOrigin.of, shard.run, shard.index, shard.examples)
-        retried = await asyncio.to_thread(completions_of, self._folder, origin, from_gold, retry_failed=retry_failed)
+        earlier = await asyncio.to_thread(completions_of, self._folder, origin, from_gold, retry_failed=retry_failed)
         async with Journal(self._folder, shard.index) as journal:
             golds = {each.id: each.gold for each in origin.questions}
-            run = _ShardRun(shard, journal, retried, on_row, on_answer, golds, bool(from_gold))
+            run = _ShardRun(shard, journal, earlier, on_row, on_answer, golds, bool(from_gold))
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._run_question(example, run)) for example in shard.examples]
             rows = [row for task in tasks for row in task.result()]

@@ -371,9 +371,10 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
                 await self._back_off(patience.failed)
             failures.busy.clear()
         # Raised outside the `except`: the errors of aiohttp hold the request's headers, and so the account.
-        tried_times = counted(patience.asked, "time")
+        times = counted(patience.asked, "time")
+        outcome = f"gave a usable answer (tried {times})" if patience.asked else "could be asked"
         raise (RequestRefused if failures.are_refusals(asked) else ServiceError)(
-            f"no {self.kind} server gave a usable answer (tried {tried_times}); last failure: {failures.last}"
+            f"no {self.kind} server {outcome}; last failure: {failures.last}"
         )
 
     def admit_by(self, check: AdmissionCheck, checked: Collection[Server]) -> None:

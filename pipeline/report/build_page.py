@@ -169,7 +169,7 @@ def _facts(block: Block) -> list[tuple[str, list[str]]]:
         "graph": [each.served["graph"] for each in configurations],
         "retriever": [inline(name) for each in configurations if (name := config.retriever(each.resolved))],
         "not as published": _departures(configurations),
-        "seed": [str(each.run.facts.get("seed")) for each in configurations],
+        "seed": [str(each.resolved.get("run", {}).get("seed")) for each in configurations],
         "started": [_start_time(each.run) for each in configurations],
         "version": [
             version for each in configurations if (version := each.run.facts.get("versions", {}).get("kgqa-pipeline"))

@@ -54,7 +54,7 @@ class RunInfo:
     name: str
     path: StoragePath
     facts: Mapping[str, Any]
-    """`run.yaml` without `points` and `served`."""
+    """`run.yaml` without `points` and `served`, with the seeds of all configurations."""
     totals: Mapping[str, Any] | None
     """`summary.json` without `points`; None while the run is in progress."""
     evaluation: ScoringConfig
@@ -265,10 +265,12 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
     run = folder.require_run()
     summaries = read_summaries(folder, run)
     saved = folder.read_summary()
+    seeds = dict.fromkeys(str(point["config"]["run"].get("seed")) for point in run["points"])
+    facts = {key: value for key, value in run.items() if key not in {"points", "served"}}
     info = RunInfo(
         name=folder.path.resolve().name,
         path=folder.path,
-        facts={key: value for key, value in run.items() if key not in {"points", "served"}},
+        facts={**facts, "seed": ", ".join(seeds)},
         totals=saved and {key: value for key, value in saved.items() if key != "points"},
         evaluation=config.build_plain(ScoringConfig, "evaluation", run["points"][0]["config"]),
         score_notes=score_notes(folder),

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import polars as pl
@@ -200,10 +200,19 @@ def count_unreadable(folder: RunFolder, configurations: Collection[int]) -> list
     return [RoleReplies(*row) for row in ordered.iter_rows()]
 
 
+class KnownCalls(NamedTuple):
+    """The completions of a question by call key."""
+
+    made: Mapping[str, Completion]
+    """Those of calls that the run made."""
+    taken: Mapping[str, Completion]
+    """Those that it took over from earlier runs."""
+
+
 def completions_of(
     folder: RunFolder, shard: ShardOrigin, from_gold: Collection[int], *, retry_failed: bool
-) -> dict[str, dict[str, Completion]]:
-    """Return the completions of a shard by question and call key; empty if the shard is not finished.
+) -> dict[str, KnownCalls]:
+    """Return the completions of a shard by question; empty if the shard is not finished.
 
     `shard` says what it asks today. If the gold answers of a question were others when it was answered, its calls in
     the configurations `from_gold`, whose models reply from gold answers, are left out. With `retry_failed`, so is the
@@ -217,14 +226,18 @@ def completions_of(
     left_out = _last_calls_of_failed_rows(finished) if retry_failed else set()
     gold_before = _gold_of_replies(finished)
     other_gold = {each.id for each in shard.questions if gold_before.get(each.id, each.gold) != each.gold}
-    return {
-        id: {
-            key: call.completion
+    found: dict[str, KnownCalls] = {}
+    for id, of_question in _read_calls(finished).items():
+        known = {
+            key: call
             for key, call in of_question.items()
             if (id, key) not in left_out and not (id in other_gold and call.configuration in from_gold)
         }
-        for id, of_question in _read_calls(finished).items()
-    }
+        made, taken = (
+            {key: call.completion for key, call in known.items() if call.taken is taken} for taken in (False, True)
+        )
+        found[id] = KnownCalls(made, taken)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +252,8 @@ class RecordedCall:
     completion: Completion
     configuration: int = 0
     """One of the configurations that made it."""
+    taken: bool = False
+    """Whether no configuration made it: it was taken over from an earlier run."""
 
 
 class RecordedCalls:
@@ -355,8 +370,11 @@ def _read_calls(shard: ShardFile) -> dict[str, dict[str, RecordedCall]]:
             unusable += 1
             continue
         texts = {name: step[name] for name in ("key", "role", "template", "inputs", "sampling")}
-        call = RecordedCall(**texts, completion=completion, configuration=step["point"])
-        calls.setdefault(step["question_id"], {})[call.key] = call
+        of_question = calls.setdefault(step["question_id"], {})
+        before = of_question.get(texts["key"])
+        taken = step["shared"] and (before is None or before.taken)
+        call = RecordedCall(**texts, completion=completion, configuration=step["point"], taken=taken)
+        of_question[call.key] = call
     if unusable:
         _log.warning("%d calls in %s have replies that cannot be used: they count as not made", unusable, shard.path)
     return calls

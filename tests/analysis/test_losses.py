@@ -265,6 +265,27 @@ def test_a_step_at_the_end_of_the_one_before_it_follows_it_whatever_the_rounding
     assert critical_path(steps)["step"].to_list() == [0, 1, 2, 3]
 
 
+def test_a_path_without_directions_is_followed_in_either_one(tmp_path: Path) -> None:
+    """The gold relation leads to the topic entity, and is offered there: the graph leads on, and the model erred."""
+    facts = [
+        ("Lira", "directed", "North"),
+        ("North", "year", "1994"),
+        ("Bo", "likes", "North"),
+        ("Cy", "sees", "North"),
+    ]
+    (tmp_path / "graph.tsv").write_text("".join("\t".join(fact) + "\n" for fact in facts))
+    row = {"id": "q", "question": "Who directed it?", "topic_entities": ["North"], "answers": ["Lira"]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps({**row, "gold_relation_paths": [["directed"]]}))
+    files = {"dataset.triples": tmp_path / "graph.tsv", "dataset.questions": tmp_path / "rows.jsonl"}
+    words = {"dataset": "custom", **files, "method": "tog", "llm": "oracle"}
+    for rate, lost in ((0, (None, None)), (0.9, ("relation chosen", "model"))):
+        run = evaluate({**words, "llm.error_rate": rate, "run.dir": tmp_path / f"run-{rate}"})
+        (loss,) = run.losses().collect().to_dicts()
+        assert (loss["stage"], loss["reason"]) == lost
+        (trail,) = run.questions.select("trail").collect()["trail"].to_list()
+        assert any(event["event"] == "listed" and event["number"] for event in trail)
+
+
 def test_a_question_without_gold_answers_is_no_loss(tmp_path: Path) -> None:
     (tmp_path / "graph.tsv").write_text("Ann\tson\tBob\n")
     row = {"question": "Who is the son of Ann?", "topic_entities": ["Ann"]}

@@ -280,7 +280,7 @@ def test_the_note_of_a_stopped_run_with_finished_shards_says_why_it_stopped(
     said = " ".join(capsys.readouterr().out.split())
     assert "in its finished shards are counted, because the first 20 questions all failed" in said
     assert "answered 400: not for you" in said
-    assert "run.yaml answers the others" in said
+    assert "run.yaml continues it" in said
 
 
 def test_a_run_whose_server_is_not_there_names_it(

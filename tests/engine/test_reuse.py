@@ -37,6 +37,16 @@ def test_nothing_is_opened_before_the_runs_to_reuse_are_read(project: Project, m
     assert "runs/none has no run.yaml" in project.run("run.reuse=[runs/none]", code=2)
 
 
+def test_reused_calls_of_a_shard_that_is_run_again_stay_reused(project: Project) -> None:
+    """The last shard was not full, so that the added questions join it."""
+    words = ("method=cot", "llm=oracle", "engine.shard_size=4")
+    project.run(*words, "run.limit=2", folder="runs/first")
+    project.run(*words, "run.limit=3", "run.reuse=[runs/first]")
+    assert (project.summary()["reused_llm_calls"], project.summary()["physical_llm_calls"]) == (2, 1)
+    project.run(*words, "run.limit=5", "run.reuse=[runs/first]", "run.extend=true")
+    assert (project.summary()["reused_llm_calls"], project.summary()["physical_llm_calls"]) == (2, 3)
+
+
 class TestRepliesOfAnOracleForOtherData:
     """The oracle replies from gold answers and the graph, which are not in the key of a call."""
 

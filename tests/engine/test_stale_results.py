@@ -497,7 +497,7 @@ def test_an_unfinished_run_of_another_version_is_not_told_to_go_on(
     assert main(["score", "runs/r"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "kgqa-pipeline 0.0.1 began it, and this version does not continue it: run.restart=true deletes" in said
-    assert "answers the others" not in said
+    assert "run.yaml continues it" not in said
 
 
 @pytest.mark.parametrize("counts", [[(0, 3), (0, 3)], [(3, 3), (3, 3)]])
