@@ -24,6 +24,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import open_book
 from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm, mcnemar
+from pipeline.llm.interface import simulated
 from pipeline.suggestions import did_you_mean
 
 Correction = Literal["holm", "bh"]
@@ -297,4 +298,4 @@ def mean_cost(configuration: RunConfiguration, questions: pl.DataFrame) -> Cost:
     rows = configuration.rows.join(questions, on="question_id", how="semi")
     both = pl.col("prompt_tokens") + pl.col("completion_tokens")
     calls, tokens, wall_s = rows.select(pl.col("llm_calls").mean(), both.mean(), pl.col("wall_s").mean()).row(0)
-    return Cost(calls, tokens, None if configuration.label else wall_s)
+    return Cost(calls, tokens, None if simulated(configuration.label) else wall_s)

@@ -21,6 +21,7 @@ from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.text import agreeing, counted
 from pipeline.traces.folder import RunFolder
 from pipeline.training.arg import dataset as arg_texts
+from pipeline.training.labelled import is_test
 from pipeline.training.parog import samples as parog_pairs
 from pipeline.training.rog import rows as rog_rows
 from pipeline.training.rows import write_collected
@@ -115,7 +116,7 @@ def _plan_notes(report: parog_pairs.Report, collected: _Collected) -> list[str]:
     ]
     if report.label:
         notes.insert(0, f"worded by llm={report.label}, which is not a language model")
-    if report.split.lower().startswith("test"):
+    if is_test(report.split):
         split = f"made from the {report.split} split (material.allow_test_split)"
         notes.insert(0, f"{split}: do not evaluate a model on it that was trained on this data")
     return [*notes, *remarks(collected.rejected, collected.folder.rejected)]

@@ -29,7 +29,8 @@ def run(arguments: Arguments) -> Output:
     write_collected(_with_progress(read_calls(folders, material, selection, report)), report, output)
     if not report.selected:
         reasons = ", ".join(f"{count:,}: {reason}" for reason, count in report.rejected.most_common(3))
-        raise UserError(f"none of {counted(report.calls, 'call')} may be learned from ({reasons or 'there is none'})")
+        found = f"none of {counted(report.calls, 'call')} may be learned from ({reasons})"
+        raise UserError(found if report.calls else "the runs have no call of a model")
     figures = {**report.document(), "output": str(output)}
     return Output(figures, tables(report), notes=[*_notes(folders), f"rows: {output}"])
 

@@ -30,6 +30,8 @@ from pipeline.llm.role_sections import is_embedded
 from pipeline.text import counted, counted_questions
 
 _SAMPLED = "pipeline.datasets.subsample.Subsample"
+_SHARDS = 64
+"""Into how many shards a sample is cut at least, as far as it has questions."""
 _OWN_SECTION = "estimate."
 _TAG = "estimate"
 """By which `kgqa ls` tells the run of a sample from other runs."""
@@ -88,10 +90,10 @@ class Sampling(Sweep):
         folder = f"{run['dir']}-sample" if run["dir"] else None
         sampled_run = {**run, "dir": folder, "limit": None, "sample": None, "early_stopping": None}
         sampled_run["tags"] = [*(run["tags"] or []), _TAG]
-        # Each worker gets a part of the sample, as it will of the whole run: one shard would measure one of them.
-        engine = whole["engine"]
-        size = min(engine["shard_size"], math.ceil(self._questions / engine.get("workers", 1)))
-        config = {**whole, "dataset": sampled, "run": sampled_run, "engine": {**engine, "shard_size": size}}
+        # All workers get a part of the sample, as they will of the whole run: one shard would measure one of them. The
+        # size does not depend on their number, by which a sample would be another one.
+        size = min(whole["engine"]["shard_size"], math.ceil(self._questions / _SHARDS))
+        config = {**whole, "dataset": sampled, "run": sampled_run, "engine": {**whole["engine"], "shard_size": size}}
         return super().prepare(replace(configuration, config=config))
 
 
@@ -117,7 +119,7 @@ def run(arguments: Arguments) -> Output:
     lines, basis = estimate(sampling, plan)
     figures = {
         "questions": _questions(sampling.wholes[0]),
-        "sampled": max(_sampled(sampling)),
+        "sampled": _sampled(sampling)[0],
         "figures": [
             {"figure": line.what, **(asdict(line.projection) if line.projection else {}), "known": line.known}
             for line in lines

@@ -108,8 +108,8 @@ def serve(arguments: Arguments) -> None:
                 SparqlGraph, endpoints=tuple(endpoints), snapshot=snapshot, vocabulary=_vocabulary(composed)
             )
             print(f"fingerprint {_fingerprint(graph)}")
-            words = ["kg=sparql", *(shlex.quote(word) for word in arguments.overrides if word.startswith(_READING))]
-            print(*words, config.shell_override("kg.endpoints", endpoints), flush=True)
+            words = [shlex.quote(word) for word in arguments.overrides if word.lstrip("+").startswith(_READING)]
+            print("kg=sparql", *words, config.shell_override("kg.endpoints", endpoints), flush=True)
             print("Ctrl-C stops the servers", file=sys.stderr, flush=True)
             _wait(servers)
     except KeyboardInterrupt:

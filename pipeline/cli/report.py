@@ -15,14 +15,14 @@ from pipeline.analysis.unreadable_roles import unreadable_notes
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.cli.run_output import REPORT
-from pipeline.engine.retry_advice import TOO_LONG, can_retry, is_too_long
+from pipeline.engine.retry_advice import TOO_LONG, is_too_long
 from pipeline.errors import StorageError, UserError
 from pipeline.evaluation.configuration_summary import Group, best_first, leaves_out_closed_book, rivals
 from pipeline.evaluation.score_tables import percent, sweep_table
 from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.report.build_page import build_page
-from pipeline.report.data import Configuration, read_blocks, retry_refusals_of
+from pipeline.report.data import Configuration, can_retry_any, read_blocks, retry_refusals_of
 from pipeline.report.render_page import render
 from pipeline.text import agreeing, counted, counted_questions, kgqa, show_command
 from pipeline.traces.folder import RunFolder
@@ -99,8 +99,7 @@ def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iter
     yield from (f"{note}." for note in configurations[0].run.score_notes)
     if failed := sum(each.failed for each in summaries):
         errors = configurations[0].run.errors
-        first = configurations[0]
-        is_vain = not can_retry(first.resolved, first.run.facts) or all(map(is_too_long, errors))
+        is_vain = not can_retry_any(configurations) or all(map(is_too_long, errors))
         again = "" if is_vain else f": {kgqa('evaluate', path / 'run.yaml', 'run.retry_failed=true')} asks again"
         said = f"{counted_questions(failed, len(summaries))} failed and {agreeing('count', failed)} as wrong"
         yield f"{said}{again}."

@@ -71,7 +71,7 @@ def run(arguments: Arguments) -> Output:
     progress = Console(stderr=True)
     configurations = compose_configurations(overrides, progress)
     folder = RunFolder(run_dir(configurations))
-    was_complete = folder.read_summary() is not None
+    was_complete = folder.read_summary() is not None and not configurations[0].config["run"]["restart"]
     with machine_load() as load:
         summaries = execute(configurations, progress)
     if was_complete or (folder.read_summary() or {}).get("resumed"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
 from pipeline.engine.retry_advice import TOO_LONG, can_retry, is_too_long, retry_refusals
 from pipeline.engine.sources import is_own
-from pipeline.errors import FAILED_RUN
+from pipeline.errors import FAILED_RUN, StorageError
 from pipeline.evaluation.budget_limits import cut_replies_line, limits_line, without_plan_line
 from pipeline.evaluation.configuration_summary import (
     ConfigurationSummary,
@@ -35,6 +36,8 @@ from pipeline.traces.storage import read_whole
 
 REPORT = "report.html"
 """The name of the report in a run folder."""
+DIGEST_NAME = b'name="kgqa-results"'
+"""What names the digest of its results in a report."""
 _REASONS = 3
 """How many reasons for failed questions, and for calls that could not be reused, are printed."""
 
@@ -118,9 +121,12 @@ def _older_report(folder: RunFolder) -> list[str]:
     report = folder.path / REPORT
     if not (isinstance(report, Path) and report.exists()):
         return []
-    if results_digest(list(map(folder.shard, sorted(folder.finished())))).encode() in read_whole(report):
-        return []
-    return [f"{report} shows older results: {kgqa('report', folder.path)} makes it anew"]
+    with suppress(StorageError):
+        page = read_whole(report)
+        digest = results_digest(list(map(folder.shard, sorted(folder.finished()))))
+        if DIGEST_NAME in page and digest.encode() not in page:  # an older version wrote no digest
+            return [f"{report} shows older results: {kgqa('report', folder.path)} makes it anew"]
+    return []
 
 
 def _limit_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
@@ -166,10 +172,11 @@ def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary],
     configs = [point["config"] for point in run["points"]]
     own = dict.fromkeys(name for each in configs if not is_own(name := str(each["method"]["_target_"])))
     free = [f"after an edit of {name}, the same command is enough" for name in own]
-    edited = retry_refusals(folder.path, configs, run, [(each.failed, each.answered) for each in summaries]) or free
+    counts = [(each.failed, each.answered) for each in summaries]
+    edited = retry_refusals(folder.path, configs, run, counts) or free
     failed, asked = sum(each.failed for each in summaries), sum(each.answered for each in summaries)
     own_count = f", of {asked:,} in {counted(len(summaries), 'configuration')} (each counts its own)" if several else ""
-    is_vain = not can_retry(configs[0], run) or all(map(is_too_long, errors))
+    is_vain = not can_retry(configs, run, counts) or all(map(is_too_long, errors))
     again = "" if is_vain else "; run.retry_failed=true runs them again"
     said = f"{counted(failed, 'question')} failed{own_count}{again}:"
     return [said, *shown, *more, *([TOO_LONG] if any(map(is_too_long, errors)) else []), *edited, *much]

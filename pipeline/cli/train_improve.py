@@ -26,6 +26,7 @@ from pipeline.errors import FAILED_RUN, UserError
 from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
+from pipeline.training.labelled import is_test
 from pipeline.training.mixture import Part, write_mixture
 from pipeline.training.rows import write_rows
 
@@ -79,7 +80,7 @@ def _refuse_test(plan: Plan) -> None:
     """Raise UserError if a configuration would be trained on questions of a test split."""
     for words in read_configurations(Path(plan.configurations)) if plan.rounds else ():
         split = str(config.compose(words)["dataset"]["split"])
-        if split.lower().startswith("test"):
+        if is_test(split):
             raise UserError(
                 f"{plan.configurations}: dataset.split={split} is for evaluation, not for training: give another "
                 "dataset.split in each line"

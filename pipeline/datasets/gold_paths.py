@@ -136,6 +136,11 @@ class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):
         return SparqlPaths(tuple(map(query, self._queries)), topics, unverified=tuple(map(path, self._unverified)))
 
     @property
+    def given(self) -> tuple[RelationPath, ...]:
+        """The paths that the dataset names itself, outside its queries. Their directions are not known."""
+        return self._unverified
+
+    @property
     def given_relations(self) -> list[str]:
         """The relations that the dataset names itself, outside its queries, each once."""
         return list(dict.fromkeys(relation.name for path in self._unverified for relation in path))

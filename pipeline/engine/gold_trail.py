@@ -55,8 +55,10 @@ class GoldTrail:
         """The topic entities, until a lookup shows that one of them is in the graph."""
         self.paths: Sequence[GoldPath] = gold_paths_of(gold)
         self._numbers = number_edges(self.paths)
-        self._undirected = frozenset(gold.paths.given_relations if isinstance(gold.paths, SparqlPaths) else ())
-        """Relations of paths that the dataset gives without directions: they may be followed in either one."""
+        given = gold.paths.given if isinstance(gold.paths, SparqlPaths) else ()
+        without = (numbers for path, numbers in zip(self.paths, self._numbers, strict=True) if path.relations in given)
+        self._undirected = frozenset(chain.from_iterable(without))
+        """Edges of paths that the dataset gives without directions: they may be followed in either one."""
         self._marks: list[_Mark] = []
         self._forms: dict[str, Set[str]] = {}
         """Text of a gold answer, or node that has its name → all texts of this answer."""
@@ -316,7 +318,7 @@ class GoldTrail:
         if not self._starts.keys() - self._first or self._was_path_walked():
             return
         for path, numbers in zip(self.paths[:_MOST_AHEAD], self._numbers, strict=False):
-            for edge, nodes in zip(numbers, await self._leading_nodes(graph, path), strict=False):
+            for edge, nodes in zip(numbers, await self._leading_nodes(graph, path, numbers), strict=False):
                 self._leading[edge] = self._leading.get(edge, frozenset()) | nodes
 
     def _was_path_walked(self) -> bool:
@@ -324,14 +326,14 @@ class GoldTrail:
         reached = [mark for mark in self._marks if mark.event == "reached" and mark.edge not in self._next]
         return any(self._is_gold(node) for mark in reached for node in mark.nodes or ())
 
-    async def _leading_nodes(self, graph: GraphLookups, path: GoldPath) -> list[Set[Node]]:
+    async def _leading_nodes(self, graph: GraphLookups, path: GoldPath, numbers: Sequence[int]) -> list[Set[Node]]:
         """Return the nodes from which each edge leads to a gold answer; empty if the path does not lead to one."""
         layers: list[_Layer] = []
         nodes: set[Node] = {path.topic}
-        for relation in path.relations:
+        for edge in numbers:
             sources = sorted(node for node in nodes if isinstance(node, str))[:MAX_FRONTIER]
             reached = await graph.neighbours(
-                [(id, same) for id in sources for same in self._equal(relation)], MAX_NEIGHBOURS
+                [(id, same) for id in sources for same in self._along(edge)], MAX_NEIGHBOURS
             )
             layer: dict[Node, set[Node]] = {}
             for (id, _), found in reached.items():
@@ -379,8 +381,8 @@ class GoldTrail:
     def _by_relation(self) -> Mapping[Relation, frozenset[int]]:
         """Relation → the edges that it follows."""
         found: dict[Relation, set[int]] = {}
-        for edge, relation in self._edges.items():
-            for same in self._equal(relation):
+        for edge in self._edges:
+            for same in self._along(edge):
                 found.setdefault(same, set()).add(edge)
         return {relation: frozenset(edges) for relation, edges in found.items()}
 
@@ -390,17 +392,17 @@ class GoldTrail:
             return self._by_relation.get(relation, frozenset())
         return [edge for edge in self._edges if relation in self._names_of(edge)]
 
-    def _equal(self, relation: Relation) -> Iterator[Relation]:
-        """Yield the relations that follow the same edge."""
-        name, direction = relation
+    def _along(self, edge: int) -> Iterator[Relation]:
+        """Yield the relations that follow an edge."""
+        name, direction = self._edges[edge]
         inverse = self._inverses.get(name)
-        for along in (direction, _OPPOSITE[direction]) if name in self._undirected else (direction,):
+        for along in (direction, _OPPOSITE[direction]) if edge in self._undirected else (direction,):
             yield Relation(name, along)
             if inverse is not None:
                 yield Relation(inverse, _OPPOSITE[along])
 
     def _names_of(self, edge: int) -> set[str]:
-        return {relation.name for relation in self._equal(self._edges[edge])}
+        return {relation.name for relation in self._along(edge)}
 
 
 def _leading(layers: Sequence[_Layer], ends: Set[Node]) -> list[Set[Node]]:

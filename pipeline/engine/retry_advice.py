@@ -30,12 +30,12 @@ def with_new_folder(run: object) -> str:
     return f"{RESTART}; another run.dir with {shell_override('run.reuse', [str(run)])} keeps its calls"
 
 
-def can_retry(resolved: Mapping[str, Any], head: Mapping[str, Any]) -> bool:
-    """Whether `run.retry_failed=true` is taken for a configuration whose method is as it was.
+def can_retry(configs: Sequence[Mapping[str, Any]], head: Mapping[str, Any], counts: Iterable[tuple[int, int]]) -> bool:
+    """Whether `run.retry_failed=true` is taken for a run whose methods are as they were.
 
-    `head` is as for `retry_refusals`.
+    The arguments are those of `retry_refusals`.
     """
-    return not (_has_early_stopping(resolved) or begun_by_other(head))
+    return not (_has_early_stopping(configs[0]) or _is_refused_for_version(head, *_totals(counts)))
 
 
 def begun_by_other(head: Mapping[str, Any]) -> str:
@@ -45,6 +45,15 @@ def begun_by_other(head: Mapping[str, Any]) -> str:
     """
     before = head.get("versions", {}).get("kgqa-pipeline")
     return f"kgqa-pipeline {before}" if "id" in head and before != version("kgqa-pipeline") else ""
+
+
+def _is_refused_for_version(head: Mapping[str, Any], failed: int, asked: int) -> bool:
+    return 0 < failed < asked and bool(begun_by_other(head))
+
+
+def _totals(counts: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    failed, asked = map(sum, zip(*counts, strict=True))
+    return failed, asked
 
 
 def _has_early_stopping(resolved: Mapping[str, Any]) -> bool:
@@ -65,13 +74,13 @@ def retry_refusals(
         head: `id` and `versions` of `run.yaml`; without `id`, no version is compared.
         counts: The failed and the asked questions of each configuration.
     """
-    failed, asked = map(sum, zip(*counts, strict=True))
+    failed, asked = _totals(counts)
     if failed and _has_early_stopping(configs[0]):
         return [f"run.retry_failed=true is refused for {run}, whose run.early_stopping has decided: start a new run"]
     if not 0 < failed < asked:
         return []
-    if other := begun_by_other(head):
-        return [f"{other} began {run}, so run.retry_failed=true is refused: {with_new_folder(run)}"]
+    if _is_refused_for_version(head, failed, asked):
+        return [f"{begun_by_other(head)} began {run}, so run.retry_failed=true is refused: {with_new_folder(run)}"]
     methods = (str(each["method"].get("_target_")) for each in configs)
     own = dict.fromkeys(method for method in methods if not is_own(method))
     return [f"after an edit of {method}, run.retry_failed=true is refused: {with_new_folder(run)}" for method in own]

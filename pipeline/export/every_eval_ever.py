@@ -31,7 +31,7 @@ _MATCH_RULES = {
     "compat_readi_hit": "the reply is right if it contains a gold answer",
     "rouge_l": "the longest common subsequence of words with the gold answer",
 }
-_OWN_RULES = ("compat_", "grbench_", "corrected_", "damaged_", "relation_")
+_OWN_RULES = ("compat_", "grbench_", "corrected_", "damaged_", "recovered_", "relation_", "supported_")
 """What the names of scores begin with that count by another rule: their definition says by which."""
 _BINARY = frozenset({"hits_at_1", "hits_any", "exact_match"})
 

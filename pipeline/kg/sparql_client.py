@@ -24,6 +24,7 @@ from pipeline.net.replicated_client import (
     RetryPolicy,
     Server,
     describe,
+    is_busy,
 )
 from pipeline.net.urls import check_urls
 from pipeline.text import printable
@@ -257,8 +258,8 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
         refused = (response.status < 500 and response.status not in _RETRIED) or bool(_REFUSED.match(text))
         if response.status > 500 or response.status in _CLOSED:
             self.count_failure(server, message, refusal=message if response.status in _CLOSED else "")
-        is_busy = response.status == TOO_MANY_REQUESTS
-        raise AttemptFailed(message, too_slow=bool(_TIMED_OUT.match(text)), refused=refused, busy=is_busy)
+        too_slow = bool(_TIMED_OUT.match(text))
+        raise AttemptFailed(message, too_slow=too_slow, refused=refused, busy=is_busy(response))
 
 
 def _rows(response: Response, query: Select) -> list[Row]:

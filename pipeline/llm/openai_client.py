@@ -31,6 +31,7 @@ from pipeline.net.replicated_client import (
     RetryPolicy,
     Server,
     describe,
+    is_busy,
 )
 from pipeline.text import printable
 
@@ -73,6 +74,8 @@ class Reply:
     status: int
     body: bytes
     seconds: float = 0.0
+    is_busy: bool = False
+    """Whether the server asks for the request later."""
 
     @property
     def transient(self) -> bool:
@@ -168,7 +171,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
             problem = describe(error)
             self.count_failure(server, problem)
             raise AttemptFailed(f"{server.url} failed: {problem}") from None
-        return Reply(server.url, response.status, response.body, response.seconds)
+        return Reply(server.url, response.status, response.body, response.seconds, is_busy(response))
 
     def _validate(self, reply: Reply, request: Request[T], server: Server) -> T:
         try:
@@ -206,7 +209,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
             if reply.transient and server not in self._overloaded:
                 self._overloaded.add(server)
                 log.warning("model server %s asks for its requests later: %s", server.url, answered)
-        return AttemptFailed(self.explain(reply), refused=not reply.transient, busy=reply.status == TOO_MANY_REQUESTS)
+        return AttemptFailed(self.explain(reply), refused=not reply.transient, busy=reply.transient and reply.is_busy)
 
     def _leave_out(self, parameter: str, server: Server) -> None:
         if parameter not in self._refused[server]:  # as other calls in flight may have found out

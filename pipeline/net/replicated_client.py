@@ -6,9 +6,9 @@ unhealthy and gets no requests. It becomes healthy again through a probe, which 
 one, or, in a client without probes, through a trial: a single request that it has to answer. A server that asks for a
 pause (`Retry-After`) gets no requests for that time, at most for the longest back-off.
 
-A busy server asks for a pause, or for requests later (status 429), as one that limits their rate. While it answers
-others, a request is no failure: it waits for its turn. Waiting requests are spread over the time that the servers need
-for all of them.
+A server is busy if it asks for a pause, or answers 429 because it limits the rate of requests. While it answers other
+requests, a request that it sends away has not failed: it waits for its turn. Waiting requests are spread over the time
+that the servers need for all of them.
 
 Subclasses of `ReplicatedClient` define how one request is sent to one server. They also say which replies are
 failures, and how long a server is left alone: `pipeline/kg/sparql_client.py` for graphs,
@@ -61,8 +61,10 @@ _ABSENCE_S = 600.0
 """Seconds that a request waits for a server to join while there is none, as when all of them are restarted."""
 _TURN_S = 600.0
 """Seconds that a request waits for its turn while busy servers answer others. Then its failures count."""
-_ANSWERS = 100
-"""Latest answers of a server from which its rate is computed."""
+_ANSWERS, _RATE_S = 100, 30.0
+"""Latest answers of a server, and seconds, from which its rate is computed."""
+_AT_WORK_S = 1.0
+"""A server that has had a request for longer is at work on it: no server needs so long to send one away."""
 _FASTER = 1.5
 """How many times as fast as busy servers answer waiting requests are sent: the servers may take more by now."""
 _REJECTED_RECHECK_S = 30.0
@@ -106,11 +108,14 @@ class Server(ServerStats):
     @property
     def answers_per_s(self) -> float:
         """How many requests it has answered per second of late; 0 if none."""
-        return len(self.answers) / max(time.monotonic() - self.answers[0], 1e-3) if self.answers else 0.0
+        now = time.monotonic()
+        recent = [moment for moment in self.answers if moment > now - _RATE_S]
+        return len(recent) / max(now - recent[0], 1.0) if recent else 0.0
 
-    def has_answered_since(self, moment: float) -> bool:
-        """Whether it has answered a request since a moment."""
-        return bool(self.answers) and self.answers[-1] >= moment
+    def serves_others(self, within_s: float) -> bool:
+        """Whether it has answered a request within so many seconds, or is at work on one."""
+        answered = bool(self.answers) and self.answers[-1] >= time.monotonic() - within_s
+        return answered or self.longest_s > _AT_WORK_S
 
     def give_up(self) -> None:
         """End all requests that have no response, as a time-out would: the server is gone."""
@@ -185,7 +190,7 @@ class _Failures:
         """Count one."""
         self.last = str(failure)
         self.slow += failure.too_slow
-        if failure.busy or server.rest_s > 0:
+        if failure.busy:
             self.busy.add(server)
         if failure.defect is not None:
             self._defects.append((server, failure.defect))
@@ -215,9 +220,11 @@ class _Patience:
     most: int
     """How many rounds may fail in a row."""
     lately_s: float
-    """Within how many seconds a busy server must have answered others."""
+    """Within how many seconds a busy server must have answered another request, unless it is at work on one."""
     failed: int = 0
-    """How many of the last ones have failed while no busy server answered others."""
+    """How many have failed, without those in which a server was busy."""
+    stuck: int = 0
+    """How many in a row have found no server but busy ones, which did not serve others either."""
     asked: int = 0
     """In how many a server was asked, or was known to refuse every request."""
     _began: float = field(default_factory=time.monotonic)
@@ -225,14 +232,16 @@ class _Patience:
     @property
     def is_over(self) -> bool:
         """Whether there is no further round."""
-        return self.failed >= self.most
+        return self.failed + self.stuck >= self.most
 
-    def add_round(self, busy: Iterable[Server]) -> bool:
-        """Count a round. Return whether a busy server has answered others of late, so that a turn will come."""
-        now = time.monotonic()
-        lately = now - self.lately_s
-        moves_on = now - self._began < _TURN_S and any(server.has_answered_since(lately) for server in busy)
-        self.failed = 0 if moves_on else self.failed + 1
+    def add_round(self, busy: Collection[Server]) -> bool:
+        """Count a round. Return whether one of the busy servers serves others, so that a turn will come."""
+        if not busy:
+            self.failed += 1
+            return False
+        may_wait = time.monotonic() - self._began < _TURN_S
+        moves_on = may_wait and any(server.serves_others(self.lately_s) for server in busy)
+        self.stuck = 0 if moves_on else self.stuck + 1
         return moves_on
 
 
@@ -350,6 +359,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             if not self.servers:
                 await self._wait_for_server()
             tried = set(failures.refusing)
+            known = len(tried)
             while failures.slow < _SLOW_ATTEMPTS and (server := self._pick(tried, only, affinity)):
                 tried.add(server)
                 try:
@@ -359,16 +369,18 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
                     failures.add(failure, server)
             asked = self.servers if only is None else [only]
             failures.add_known_refusals(asked)
-            patience.asked += bool(tried or failures.refusing)
+            patience.asked += len(tried | failures.refusing) > known
             if failures.are_final(asked):
                 break
             if not tried:
                 failures.last = failures.last or "; ".join(map(_idle_because, self.servers))
-            failures.busy |= {server for server in self.healthy_servers if server.rest_s > 0}
+            failures.busy |= {
+                server for server in asked if server not in tried and server.healthy and server.rest_s > 0
+            }
             if patience.add_round(failures.busy):
                 await self._wait_for_turn()
             elif not patience.is_over:
-                await self._back_off(patience.failed)
+                await self._back_off(patience.failed + patience.stuck)
             failures.busy.clear()
         # Raised outside the `except`: the errors of aiohttp hold the request's headers, and so the account.
         times = counted(patience.asked, "time")
@@ -607,6 +619,12 @@ def describe(error: Exception) -> str:
 def _idle_because(server: Server) -> str:
     resting = server.healthy and server.rest_s > 0
     return f"{server.url} " + ("asked for no requests" if resting else f"is unhealthy: {server.problem}")
+
+
+def is_busy(response: Response) -> bool:
+    """Whether a server that answers asks for the request later: with status 429, or with an error and a pause."""
+    asks_later = response.status >= 400 and _retry_after_s(response.headers.get("retry-after", "")) > 0
+    return response.status == TOO_MANY_REQUESTS or asks_later
 
 
 def _retry_after_s(value: str) -> float:

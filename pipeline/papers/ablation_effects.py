@@ -23,6 +23,7 @@ from pipeline.traces.folder import RunFolder
 
 STRICT = "hits_at_1"
 """The score that is compared for every ablation, in addition to the paper's own score."""
+_HEADINGS = {**SCORE_HEADINGS, "supported_readi_hit": "hits in evidence (Readi)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ def _cells(effect: Effect, asked: int) -> tuple[str | Text, ...]:
 
 
 def _heading(effect: Effect) -> str:
-    return SCORE_HEADINGS.get(effect.score, effect.score.removeprefix("compat_"))
+    return _HEADINGS.get(effect.score, effect.score.removeprefix("compat_"))
 
 
 def _interval(effect: Effect) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline import config
 from pipeline.analysis.unreadable_roles import unreadable_lines
-from pipeline.engine.retry_advice import TOO_LONG, can_retry, is_too_long
+from pipeline.engine.retry_advice import TOO_LONG, is_too_long
 from pipeline.errors import UserError
 from pipeline.evaluation.budget_limits import much_limited
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group
@@ -18,7 +18,7 @@ from pipeline.evaluation.unreadable import much_unreadable, range_text
 from pipeline.report.bars import latency_chart, loss_chart, reflection_chart, role_charts
 from pipeline.report.configuration_table import configuration_table
 from pipeline.report.curves import find_curves
-from pipeline.report.data import SECONDS, Block, Configuration, RunInfo, retry_refusals_of
+from pipeline.report.data import SECONDS, Block, Configuration, RunInfo, can_retry_any, retry_refusals_of
 from pipeline.report.examples import examples, methods_without_examples
 from pipeline.report.labels import SCORES, BlockLabels, inline, value_text, with_label
 from pipeline.report.page_content import BlockView, Breakdown, KeyView, Page, RunView, ScoreView
@@ -217,9 +217,7 @@ def _warnings(block: Block) -> list[str]:
     not_compared = len(configurations) - len(block.comparable)
     failed = sum(each.summary.failed for each in configurations)
     too_long = [is_too_long(error) for run in block.runs for error in run.errors]
-    is_vain = all(too_long) or not any(
-        can_retry(each.resolved, each.run.facts) for each in configurations if each.summary.failed
-    )
+    is_vain = all(too_long) or not can_retry_any(configurations)
     edited = differing_code(each.code for each in configurations)
     limited = much_limited([each.summary for each in configurations])
     warnings = {

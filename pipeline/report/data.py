@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -19,7 +19,7 @@ from pipeline.analysis.paired import GOLD_DIGEST, other_gold
 from pipeline.analysis.runs import read_summaries
 from pipeline.analysis.score_notes import score_notes
 from pipeline.analysis.unreadable_roles import often_unreadable
-from pipeline.engine.retry_advice import retry_refusals
+from pipeline.engine.retry_advice import can_retry, retry_refusals
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import STANDARD_SCORES, ConfigurationSummary
@@ -243,14 +243,24 @@ def read_blocks(folders: Sequence[StoragePath]) -> list[Block]:
     return [Block(configurations) for configurations in blocks.values()]
 
 
+def can_retry_any(configurations: Sequence[Configuration]) -> bool:
+    """Whether `run.retry_failed=true` is taken for one of the runs with failed questions."""
+    return any(can_retry(configs, head, counts) for _, configs, head, counts in _to_retry(configurations))
+
+
 def retry_refusals_of(configurations: Sequence[Configuration]) -> list[str]:
     """Return when `run.retry_failed=true` is refused for the runs with failed questions, and what to do then."""
-    return [
-        refusal
-        for path, of_run in grouped(configurations, lambda each: each.run.path).items()
-        for counts in [[(each.summary.failed, each.summary.answered) for each in of_run]]
-        for refusal in retry_refusals(path, [each.resolved for each in of_run], of_run[0].run.facts, counts)
-    ]
+    return [refusal for of_run in _to_retry(configurations) for refusal in retry_refusals(*of_run)]
+
+
+def _to_retry(
+    configurations: Sequence[Configuration],
+) -> Iterator[tuple[StoragePath, list[Mapping[str, Any]], Mapping[str, Any], list[tuple[int, int]]]]:
+    """Yield the arguments of `retry_refusals` for each run with failed questions."""
+    for path, of_run in grouped(configurations, lambda each: each.run.path).items():
+        counts = [(each.summary.failed, each.summary.answered) for each in of_run]
+        if any(failed for failed, _ in counts):
+            yield path, [each.resolved for each in of_run], of_run[0].run.facts, counts
 
 
 def _refuse_other_gold(configurations: Sequence[Configuration]) -> None:

@@ -34,8 +34,8 @@ class Step:
     """Seconds since the question started."""
     duration_s: float = 0.0
     own_s: float | None = 0.0
-    """Of a model call: the seconds that the model took, also if the reply is shared; None if that is not known. Of a
-    lookup: `duration_s`."""
+    """Of a model call: the seconds that the model took, also if the reply is shared; 0 without a reply; None if that is
+    not known. Of a lookup: `duration_s`."""
     parent: int | None = None
     """For a repeated call: the step whose reply could not be used."""
     shared: bool = False

@@ -36,6 +36,11 @@ class LabelledQuestion(Question):
         return None if self.gold.answers else "no answer"
 
 
+def is_test(split: str) -> bool:
+    """Whether a split is for evaluation: `test`, or one whose name begins so."""
+    return split.lower().startswith("test")
+
+
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class TrainingSource:
     """Rules for what may be trained on.
@@ -50,7 +55,7 @@ class TrainingSource:
 
     def refuse_test(self, split: str, *, given: str, fix: str) -> None:
         """Raise UserError for a test split, unless it is allowed. `given` says where it was given, `fix` what to do."""
-        if split.lower().startswith("test") and not self.allow_test_split:
+        if is_test(split) and not self.allow_test_split:
             raise UserError(
                 f"{given} is for evaluation, not for training: {fix}, or set material.allow_test_split=true"
             )

@@ -127,6 +127,16 @@ def test_the_sample_of_a_sweep_over_datasets_is_that_of_each(kgqa: Kgqa, here: P
     assert "estimate.questions=20, but a dataset has only 5 questions: all were asked" in said
 
 
+def test_a_sample_has_a_part_for_each_worker_whatever_their_number(kgqa: Kgqa, here: Path) -> None:
+    assert kgqa("estimate", "estimate.questions=24", *WORLD).code == 0
+    shards = sorted((here / "run-sample" / "traces").iterdir())
+    assert len(shards) == 24
+    more = ("engine.concurrency=100", "estimate.tokens_per_s_per_gpu=9")
+    shown = kgqa("estimate", "estimate.questions=24", *WORLD, *more)
+    assert "100 questions in flight, of the sample 24" in " ".join(shown.out.split())
+    assert sorted((here / "run-sample" / "traces").iterdir()) == shards, "it is the same sample, not asked again"
+
+
 def test_the_rate_of_a_served_model_is_measured(kgqa: Kgqa, model_server: Callable[..., tuple], here: Path) -> None:
     model, words = model_server()
     shown = kgqa("estimate", "method=cot", "dataset.triples=2000", "estimate.usd_per_gpu_hour=2", *words)

@@ -382,7 +382,7 @@ def test_rejected_rows_are_listed_until_the_input_is_fixed(tmp_path: Path) -> No
     file = tmp_path / "rejected.jsonl"
     with Rejections(file, strict=False) as rejections:
         rejections.add(Rejected("rows.jsonl", 3, "no id"))
-    assert json.loads(file.read_text()) == {"file": "rows.jsonl", "line": 3, "reason": "no id"}
+    assert json.loads(file.read_text()) == {"file": "rows.jsonl", "line": 3, "reason": "no id", "unit": "line"}
     assert rejections.remarks() == [f"1 row of rows.jsonl could not be read: {file} lists them with reasons"]
     with Rejections(file, strict=False) as rejections:
         pass

@@ -179,6 +179,7 @@ def test_rejected_facts_are_listed_beside_the_output(kgqa, tmp_path):
         "file": "graph of custom",
         "line": 2,
         "reason": f"'{'x' * 60}…' is longer than 1880 bytes as an IRI",
+        "unit": "line",
     }
     strict = kgqa("load", *words, "output=strict", "dataset.strict=true")
     assert strict.returncode == 2

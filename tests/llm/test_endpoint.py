@@ -191,6 +191,32 @@ class TestFailures:
         assert [completion.text for completion in completions] == ["hello"] * 80
         assert len(server.bodies) > 80, "else it limited nothing"
 
+    @pytest.mark.parametrize(("status", "tried"), [(500, 2), (400, 1)])
+    async def test_another_failure_at_a_server_that_limits_its_rate_counts(
+        self, server: Any, status: int, tried: int
+    ) -> None:
+        """Neither the pauses nor the answers to others excuse a call that fails for itself."""
+        answered: list[float] = []
+
+        async def behave(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+            if "bad" in str(body["messages"]):
+                return await server.fail(status, "cannot do that")(request, body)
+            now = time.monotonic()
+            if sum(now - moment < 0.2 for moment in answered) >= 5:
+                return await server.fail(429, "slow down", Retry_After="0.1")(request, body)
+            answered.append(now)
+            return await server.say("hello")(request, body)
+
+        server.default = behave
+        options = {"max_retries": 1, "backoff_s": 0.01, "max_backoff_s": 1.0, "breaker_failures": 99}
+        async with model(server, **options) as llm:
+            others = [asyncio.create_task(llm.complete(call(str(number)))) for number in range(40)]
+            await server.asked(10)
+            with pytest.raises(ServiceError, match=rf"tried {tried} times?\).*cannot do that"):
+                await llm.complete(call("bad"))
+            assert not all(task.done() for task in others), "else nobody waited"
+            assert {(await task).text for task in others} == {"hello"}
+
     async def test_a_server_that_asks_all_for_later_is_asked_only_in_so_many_rounds(self, server: Any) -> None:
         async with model(server, max_retries=2, max_backoff_s=0.05) as llm:
             assert (await llm.complete(call())).text == "hello"

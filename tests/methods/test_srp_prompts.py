@@ -158,6 +158,7 @@ def test_topic_entities_with_one_name_share_the_list_of_their_relations() -> Non
     relations = {"m.1": ("directed", "role"), "m.2": ("role", "born_in")}
     both = PathGeneration(twins, relations, paths_per_entity=1, max_path_len=4)
     assert json.loads(both.inputs()["relations"]) == {"Ann": ["directed", "role", "born_in"]}
+    assert both.parse('Path: {"Ann": ["born_in -> x"]}') == {"m.1": (("born_in", "x"),), "m.2": (("born_in", "x"),)}
 
 
 def test_path_generation_without_a_path_is_a_parse_error_and_falls_back_to_nothing() -> None:

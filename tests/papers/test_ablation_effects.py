@@ -38,7 +38,7 @@ def test_verdicts(low: float, high: float, published: tuple[float, ...], verdict
 
 def test_a_score_has_the_heading_of_other_tables() -> None:
     """The name of its column would be broken within a word in 80 columns."""
-    shown = replace(effect(0, 0, ()), score="answer_supported")
+    shown = replace(effect(0, 0, ()), score="supported_readi_hit")
     first = summary(counters={"llm_calls": 10})
     text = printed(effect_table([shown], [first], {"x": 0, "y": 0}), width=80)
     assert "supporte" not in text

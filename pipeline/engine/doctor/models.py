@@ -18,6 +18,7 @@ from pipeline.engine.run import Configuration
 from pipeline.errors import KgqaError, RequestRefused, ServiceError, UserError
 from pipeline.llm.embedded.model import EmbeddedModel
 from pipeline.llm.endpoint import EndpointModel
+from pipeline.llm.interface import simulated
 from pipeline.llm.prompt import Call, Sampling
 from pipeline.llm.roles import remarks
 from pipeline.methods.arg.method import ArG
@@ -54,7 +55,7 @@ async def _model(name: str, keys: dict[str, Any], method: object) -> list[Findin
         return found
     if not isinstance(model, EndpointModel):
         # A replayed or served model is known only when it is open: the dry run opens it.
-        label = getattr(model, "label", None)
+        label = simulated(getattr(model, "label", None))
         return ok(name, f"{label}: no language model, answers in this process") if label else []
     timeout_s = min(model.timeout_s, _TIMEOUT_S)
     servers = [replace(model, base_urls=(url,), max_retries=0, timeout_s=timeout_s) for url in model.base_urls]

@@ -15,7 +15,7 @@ from pipeline.methods.templates import load_template
 from pipeline.types import Question
 
 _QUESTION = re.compile(r"\bquestion\b", re.IGNORECASE)
-_CLOSING = " \t*_'\""
+_CLOSING = " \t*_'\".)"
 """What may stand after the question mark of an announced question."""
 _ANNOUNCEMENT = re.compile(
     r"^\W{0,9}(?:\w++[ \t]++){0,2}?(?:simplified|simpler|shorter|new|better|final|revised|rewritten)[ \t]++question"

@@ -91,10 +91,10 @@ class PathGeneration(LenientPrompt[dict[EntityId, tuple[Path, ...]]]):
             "number": f"Paths for each entity: up to {self.paths_per_entity}\n" if self.paths_per_entity > 1 else "",
         }
         if self.relations is not None:
-            offered: dict[str, dict[str, None]] = {}  # topic entities with one name share a list
-            for name, relations in zip(names, self.offered_relations, strict=True):
-                offered.setdefault(name, {}).update(dict.fromkeys(relations))
-            inputs["relations"] = json.dumps({name: [*found] for name, found in offered.items()}, ensure_ascii=False)
+            spelled = {match_key(name): name for name in reversed(names)}
+            inputs["relations"] = json.dumps(
+                {spelled[key]: relations for key, relations in self._offered_by_key.items()}, ensure_ascii=False
+            )
         return inputs
 
     @property
@@ -102,6 +102,14 @@ class PathGeneration(LenientPrompt[dict[EntityId, tuple[Path, ...]]]):
         """The relations offered for each topic entity, in the order of the question."""
         relations = self.relations or {}
         return [tuple(relations.get(entity.id, ())) for entity in self.question.topic_entities]
+
+    @property
+    def _offered_by_key(self) -> dict[str, list[str]]:
+        """The relations offered by the name of their topic entity, as replies are matched: equal names share a list."""
+        found: dict[str, dict[str, None]] = {}
+        for entity, relations in zip(self.question.topic_entities, self.offered_relations, strict=True):
+            found.setdefault(match_key(entity.name), {}).update(dict.fromkeys(relations))
+        return {key: list(relations) for key, relations in found.items()}
 
     def fallback(self, text: str) -> dict[EntityId, tuple[Path, ...]]:
         """Return no path: the method then starts each entity with its best relation."""
@@ -119,7 +127,7 @@ class PathGeneration(LenientPrompt[dict[EntityId, tuple[Path, ...]]]):
 
     def _read_paths(self, entity: Entity, listed: Value) -> tuple[Path, ...]:
         texts = listed if isinstance(listed, list) else [listed]
-        offered = (self.relations or {}).get(entity.id, ())
+        offered = self._offered_by_key[match_key(entity.name)]
         read = (_relations_of(text, entity.name, offered) for text in texts if isinstance(text, str))
         distinct = dict.fromkeys(path[: self.max_path_len] for path in read if path)
         return tuple(distinct)[: self.paths_per_entity]
