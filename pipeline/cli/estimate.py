@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -31,7 +30,7 @@ from pipeline.text import counted, counted_questions
 
 _SAMPLED = "pipeline.datasets.subsample.Subsample"
 _SHARDS = 64
-"""Into how many shards a sample is cut at least, as far as it has questions."""
+"""Into how many shards a sample is cut at least, if it has so many questions."""
 _OWN_SECTION = "estimate."
 _TAG = "estimate"
 """By which `kgqa ls` tells the run of a sample from other runs."""
@@ -92,7 +91,7 @@ class Sampling(Sweep):
         sampled_run["tags"] = [*(run["tags"] or []), _TAG]
         # All workers get a part of the sample, as they will of the whole run: one shard would measure one of them. The
         # size does not depend on their number, by which a sample would be another one.
-        size = min(whole["engine"]["shard_size"], math.ceil(self._questions / _SHARDS))
+        size = min(whole["engine"]["shard_size"], max(1, self._questions // _SHARDS))
         config = {**whole, "dataset": sampled, "run": sampled_run, "engine": {**whole["engine"], "shard_size": size}}
         return super().prepare(replace(configuration, config=config))
 

@@ -64,7 +64,7 @@ _TURN_S = 600.0
 _ANSWERS, _RATE_S = 100, 30.0
 """Latest answers of a server, and seconds, from which its rate is computed."""
 _AT_WORK_S = 1.0
-"""A server that has had a request for longer is at work on it: no server needs so long to send one away."""
+"""A server that has had a request for longer is at work on it, unless it needs so long to send one away."""
 _FASTER = 1.5
 """How many times as fast as busy servers answer waiting requests are sent: the servers may take more by now."""
 _REJECTED_RECHECK_S = 30.0
@@ -90,6 +90,8 @@ class Server(ServerStats):
     """`time.monotonic()` from which an unhealthy server may get a trial request."""
     resting_until: float = 0.0
     """`time.monotonic()` until which the server has asked for no requests."""
+    sent_away_s: float = 0.0
+    """The longest time after which it has asked for a request later."""
     answers: deque[float] = field(default_factory=lambda: deque(maxlen=_ANSWERS))
     """`time.monotonic()` of the latest answers."""
     software: str = ""
@@ -110,12 +112,13 @@ class Server(ServerStats):
         """How many requests it has answered per second of late; 0 if none."""
         now = time.monotonic()
         recent = [moment for moment in self.answers if moment > now - _RATE_S]
-        return len(recent) / max(now - recent[0], 1.0) if recent else 0.0
+        least_s = 1.0 if len(recent) < _ANSWERS else 1e-3  # a few answers at once are no high rate
+        return len(recent) / max(now - recent[0], least_s) if recent else 0.0
 
     def serves_others(self, within_s: float) -> bool:
         """Whether it has answered a request within so many seconds, or is at work on one."""
         answered = bool(self.answers) and self.answers[-1] >= time.monotonic() - within_s
-        return answered or self.longest_s > _AT_WORK_S
+        return answered or self.longest_s > max(_AT_WORK_S, 2 * self.sent_away_s)
 
     def give_up(self) -> None:
         """End all requests that have no response, as a time-out would: the server is gone."""
@@ -218,13 +221,13 @@ class _Patience:
     """The rounds of one request."""
 
     most: int
-    """How many rounds may fail in a row."""
+    """How many rounds may fail."""
     lately_s: float
     """Within how many seconds a busy server must have answered another request, unless it is at work on one."""
     failed: int = 0
     """How many have failed, without those in which a server was busy."""
     stuck: int = 0
-    """How many in a row have found no server but busy ones, which did not serve others either."""
+    """How many since the last turn have found a busy server that served nobody else, or came too late to wait."""
     asked: int = 0
     """In how many a server was asked, or was known to refuse every request."""
     _began: float = field(default_factory=time.monotonic)
@@ -460,6 +463,8 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             server.latencies.append(latency_s)
         if response.status < 400:
             server.answers.append(time.monotonic())
+        elif is_busy(response):
+            server.sent_away_s = max(server.sent_away_s, latency_s)
         return response._replace(seconds=latency_s)
 
     async def post(self, url: URL, data: Any) -> Response:
@@ -565,18 +570,19 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
 
     async def _first_reply(self, attempts: Mapping[asyncio.Task[ReplyT], Server], first: Server) -> ReplyT:
         """Return the first reply. Raises AttemptFailed if all attempts fail."""
-        failure: BaseException | None = None
+        failure: AttemptFailed | None = None
         waiting: Collection[asyncio.Task[ReplyT]] = attempts.keys()
         while waiting:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                failure = task.exception()
-                if failure is None:
+                error = task.exception()
+                if error is None:
                     if waiting and attempts[task] is not first:
                         self.count_failure(first, "it is slower than the other servers", may_have_restarted=False)
                     return task.result()
-                if not isinstance(failure, AttemptFailed):
-                    raise failure
+                if not isinstance(error, AttemptFailed):
+                    raise error
+                failure = failure if failure is not None and failure.busy else error  # a busy one excuses the round
         assert failure is not None
         raise failure
 

@@ -64,6 +64,8 @@ class RunInfo:
     """The roles of its configurations whose replies could often not be read."""
     errors: Sequence[FailedRows] = ()
     """The errors of its failed questions."""
+    counts: Sequence[tuple[int, int]] = ()
+    """The failed and the answered questions of each configuration, also of those in other blocks."""
     digest: str = ""
     """The digest of its shards, by which it is known whether a page shows other results than there are now."""
 
@@ -255,12 +257,13 @@ def retry_refusals_of(configurations: Sequence[Configuration]) -> list[str]:
 
 def _to_retry(
     configurations: Sequence[Configuration],
-) -> Iterator[tuple[StoragePath, list[Mapping[str, Any]], Mapping[str, Any], list[tuple[int, int]]]]:
+) -> Iterator[tuple[StoragePath, list[Mapping[str, Any]], Mapping[str, Any], Sequence[tuple[int, int]]]]:
     """Yield the arguments of `retry_refusals` for each run with failed questions."""
     for path, of_run in grouped(configurations, lambda each: each.run.path).items():
-        counts = [(each.summary.failed, each.summary.answered) for each in of_run]
-        if any(failed for failed, _ in counts):
-            yield path, [each.resolved for each in of_run], of_run[0].run.facts, counts
+        run = of_run[0].run
+        if any(each.summary.failed for each in of_run):
+            counts = run.counts or [(each.summary.failed, each.summary.answered) for each in of_run]
+            yield path, [each.resolved for each in of_run], run.facts, counts
 
 
 def _refuse_other_gold(configurations: Sequence[Configuration]) -> None:
@@ -286,6 +289,7 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
         score_notes=score_notes(folder),
         unreadable=often_unreadable(folder, summaries),
         errors=count_errors(folder) if any(each.failed for each in summaries) else (),
+        counts=[(each.failed, each.answered) for each in summaries],
         digest=results_digest(folder.traces),
     )
     rows, details = _read_traces(folder, len(run["points"]))

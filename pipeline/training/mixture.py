@@ -43,7 +43,7 @@ def _selected_rows(parts: Sequence[Part], held_out: Collection[str]) -> Iterator
         for _, line in lines(part.file):
             fields = orjson.loads(line)
             role, row = str(fields.get("role", "")), line + b"\n"
-            if str(fields.get("id") or "") in held_out:
+            if (id := fields.get("id")) is not None and str(id) in held_out:
                 continue
             if zlib.crc32(row) / 2**32 < _share(role, part.shares):
                 yield role or "arg", row

@@ -42,6 +42,13 @@ def test_a_server_that_is_at_work_on_a_long_request_serves_others() -> None:
     assert not rounds([[slow]] * 50).is_over
 
 
+def test_a_server_that_takes_long_to_send_requests_away_is_at_work_on_none() -> None:
+    slow = server()
+    slow.sent_away_s = 3
+    slow.requests[object()] = time.monotonic() - 5  # type: ignore[index]
+    assert rounds([[slow]] * 3).is_over
+
+
 def test_a_turn_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicated_client, "_TURN_S", -1)
     assert rounds([[server(1)]] * 3).is_over
@@ -51,6 +58,7 @@ def test_a_rate_is_of_late() -> None:
     assert server(600, 500).answers_per_s == 0
     assert server(*(10 - n / 10 for n in range(100))).answers_per_s == pytest.approx(10, rel=0.05)
     assert server(0.001).answers_per_s == pytest.approx(1, rel=0.05), "one answer is no high rate"
+    assert server(*(0.5 - n / 200 for n in range(100))).answers_per_s == pytest.approx(200, rel=0.1)
 
 
 @pytest.mark.parametrize(
