@@ -30,7 +30,7 @@ from pipeline.training.labelled import is_test
 from pipeline.training.mixture import Part, write_mixture
 from pipeline.training.rows import write_rows
 
-_CURVE, _HELD_OUT = "curve.jsonl", "held-out.txt"
+_CURVE = "curve.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +66,13 @@ def improve(settings: Mapping[str, Any]) -> tuple[Path, list[dict[str, Any]]]:
     plan = config.build_own(Plan, settings)
     output, model = Path(plan.output), Path(plan.model)
     _refuse_test(plan)
-    scores: list[dict[str, Any]] = []
-    for number in range(plan.rounds + 1):
-        model = _train(plan, settings, number, model, output / _HELD_OUT) if number else model
+    scores = list(_check(plan, 0, model))
+    write_rows(scores, output / _CURVE)
+    held_out = _write_held_out(output)
+    for number in range(1, plan.rounds + 1):
+        model = _train(plan, settings, number, model, held_out)
         scores += _check(plan, number, model)
         write_rows(scores, output / _CURVE)
-        if number == 0:
-            _write_held_out(RunFolder(output / "round-0" / "check"), output / _HELD_OUT)
     return model, scores
 
 
@@ -130,10 +130,12 @@ def _run(plan: Plan, folder: Path, model: Path, *, questions: int, seed: int) ->
     _succeed("sweep", str(file), *sample, f"run.dir={folder}", plan.run.word)
 
 
-def _write_held_out(check: RunFolder, file: Path) -> None:
+def _write_held_out(output: Path) -> Path:
     """Write the ids of the questions on which the models are scored."""
+    file, check = output / "held-out.txt", RunFolder(output / "round-0" / "check")
     ids = {id: None for shard in read_shards(check, ("question_id",)) for id in shard["question_id"]}
     file.write_text("".join(f"{id}\n" for id in ids), encoding="utf-8")
+    return file
 
 
 def _succeed(*words: str) -> None:

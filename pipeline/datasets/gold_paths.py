@@ -124,7 +124,8 @@ class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):
         """
         self._queries = queries
         self.topics = topics
-        self._unverified = unverified
+        self.given = unverified
+        """The paths that the dataset names itself, outside its queries. Their directions are not known."""
 
     def renamed(
         self,
@@ -133,17 +134,12 @@ class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):
         path: Callable[[RelationPath], RelationPath],
     ) -> SparqlPaths:
         """Return the paths with other names: each query and each further path renamed by a function."""
-        return SparqlPaths(tuple(map(query, self._queries)), topics, unverified=tuple(map(path, self._unverified)))
-
-    @property
-    def given(self) -> tuple[RelationPath, ...]:
-        """The paths that the dataset names itself, outside its queries. Their directions are not known."""
-        return self._unverified
+        return SparqlPaths(tuple(map(query, self._queries)), topics, unverified=tuple(map(path, self.given)))
 
     @property
     def given_relations(self) -> list[str]:
         """The relations that the dataset names itself, outside its queries, each once."""
-        return list(dict.fromkeys(relation.name for path in self._unverified for relation in path))
+        return list(dict.fromkeys(relation.name for path in self.given for relation in path))
 
     def __getitem__(self, topic: EntityId) -> tuple[RelationPath, ...]:
         return self._by_topic[topic]
@@ -160,7 +156,7 @@ class SparqlPaths(Mapping[EntityId, tuple[RelationPath, ...]]):
         found: dict[EntityId, tuple[RelationPath, ...]] = {}
         for constant, topic in self.topics.items():
             read = sorted((path for graph in graphs for path in graph.paths_from(constant)), key=len)
-            if paths := tuple(dict.fromkeys([*read, *self._unverified])):
+            if paths := tuple(dict.fromkeys([*read, *self.given])):
                 found[topic] = paths
         return found
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
-from pipeline.llm.interface import APPROXIMATE, FROM_GOLD, replies_from_gold, simulated
+from pipeline.llm.interface import APPROXIMATE, replies_from_gold, simulated
 
 _MOST_METHODS = 3
 """The most methods that are named."""
+_NO_MODEL = "not the answers of a language model"
+_ESTIMATED = "probabilities of choices are estimated (llm.approximate_choices)"
 
 
 def simulated_lines(summaries: Sequence[ConfigurationSummary]) -> list[str]:
@@ -20,15 +22,13 @@ def label_lines(labels: Iterable[str | None]) -> list[str]:
     """Say which simulated models answered, and whether probabilities are estimated; nothing if neither is so."""
     given = set(filter(None, labels))
     names = sorted(filter(None, map(simulated, given)))
-    said = [f"{label_meaning(FROM_GOLD)}: {', '.join(names)}"] if names else []
-    return [*said, *([label_meaning(APPROXIMATE)] if any(APPROXIMATE in label for label in given) else [])]
+    said = [f"{_NO_MODEL}: {', '.join(names)}"] if names else []
+    return [*said, *([_ESTIMATED] if any(APPROXIMATE in label for label in given) else [])]
 
 
 def label_meaning(label: str) -> str:
     """Return what it means that answers have a label."""
-    if simulated(label):
-        return "not the answers of a language model"
-    return "probabilities of choices are estimated (llm.approximate_choices)"
+    return _NO_MODEL if simulated(label) else _ESTIMATED
 
 
 def gold_lines(summaries: Sequence[ConfigurationSummary]) -> list[str]:

@@ -17,7 +17,7 @@ from pipeline.kg.paging import LookupCost, ResultReader
 from pipeline.kg.queries import Queries, Style, node_cells
 from pipeline.kg.results import Row
 from pipeline.kg.sparql_client import SparqlClient
-from pipeline.net.replicated_client import Server
+from pipeline.net.server import Server
 from pipeline.rdf_terms import Terms
 from pipeline.text import counted
 from pipeline.types import Relation, Triple

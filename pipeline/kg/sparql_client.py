@@ -16,16 +16,10 @@ from yarl import URL
 
 from pipeline.errors import ServiceError, Unreachable
 from pipeline.kg.results import MEDIA_TYPE, Row, Select, UnexpectedResult, parse_result
+from pipeline.net.attempts import AttemptFailed, RetryPolicy
 from pipeline.net.http_connections import ReplyTooLarge, Response
-from pipeline.net.replicated_client import (
-    TOO_MANY_REQUESTS,
-    AttemptFailed,
-    ReplicatedClient,
-    RetryPolicy,
-    Server,
-    describe,
-    is_busy,
-)
+from pipeline.net.replicated_client import ReplicatedClient, describe
+from pipeline.net.server import ASKED_LATER, Server, is_busy
 from pipeline.net.urls import check_urls
 from pipeline.text import printable
 
@@ -51,7 +45,6 @@ The first query with so many columns of VALUES creates a procedure, and allows a
 query at that moment is refused, and succeeds when it is sent again.
 """
 _TIMED_OUT = re.compile(r"Virtuoso S1T00\b")
-_RETRIED = {408, TOO_MANY_REQUESTS}
 _CLOSED = {301, 302, 303, 307, 308, 401, 403, 404, 405}
 """The server takes no queries here, whatever they ask."""
 
@@ -255,7 +248,7 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
     def _raise_for(self, server: Server, response: Response) -> NoReturn:
         text = " ".join(response.body[:2000].decode(errors="replace").partition("SPARQL query:")[0].split())
         message = f"{server.url} answered {response.status}: {printable(text[:400])}"
-        refused = (response.status < 500 and response.status not in _RETRIED) or bool(_REFUSED.match(text))
+        refused = (response.status < 500 and response.status not in ASKED_LATER) or bool(_REFUSED.match(text))
         if response.status > 500 or response.status in _CLOSED:
             self.count_failure(server, message, refusal=message if response.status in _CLOSED else "")
         too_slow = bool(_TIMED_OUT.match(text))

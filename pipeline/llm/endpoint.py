@@ -37,7 +37,7 @@ from pipeline.llm.server_reply import (
     token_logprobs,
     usage_of,
 )
-from pipeline.net.replicated_client import RetryPolicy
+from pipeline.net.attempts import RetryPolicy
 from pipeline.net.server_stats import ServerStats
 from pipeline.net.urls import check_urls
 from pipeline.suggestions import did_you_mean

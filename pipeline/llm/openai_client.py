@@ -22,25 +22,16 @@ from yarl import URL
 
 from pipeline.errors import ContextOverflow, first_defect
 from pipeline.llm.dialect import REFUSED_FROM_THE_START, RENAMED, Dialect, adapt, refused_parameter
+from pipeline.net.attempts import AttemptFailed, RetryPolicy
 from pipeline.net.http_connections import HttpConnections, Response
-from pipeline.net.replicated_client import (
-    TOO_MANY_REQUESTS,
-    TRANSPORT_ERRORS,
-    AttemptFailed,
-    ReplicatedClient,
-    RetryPolicy,
-    Server,
-    describe,
-    is_busy,
-)
+from pipeline.net.replicated_client import TRANSPORT_ERRORS, ReplicatedClient, describe
+from pipeline.net.server import ASKED_LATER, Server, is_busy
 from pipeline.text import printable
 
 log = logging.getLogger(__name__)
 
 _NO_CHOICES = "choices must not be empty"
 """The defect of a reply without any text."""
-_OVERLOADED = (408, TOO_MANY_REQUESTS)
-"""Statuses with which a healthy server asks for the request later."""
 _NO_CREDIT = b"insufficient_quota"
 """In a reply with status 429: the account has no credit, and no later request will succeed."""
 _REFUSED = (400, 413, 422)
@@ -80,7 +71,7 @@ class Reply:
     @property
     def transient(self) -> bool:
         """Whether the same request may succeed later or on another server."""
-        return self.status >= 500 or (self.status in _OVERLOADED and _NO_CREDIT not in self.body)
+        return self.status >= 500 or (self.status in ASKED_LATER and _NO_CREDIT not in self.body)
 
 
 class Answered(NamedTuple, Generic[T]):
@@ -202,7 +193,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
 
     def _failure(self, reply: Reply, server: Server) -> AttemptFailed:
         answered = f"it answered {reply.status}: {self._message(reply)}"
-        if reply.status not in _OVERLOADED:
+        if reply.status not in ASKED_LATER:
             self.count_failure(server, answered, refusal="" if reply.transient else self.explain(reply))
         else:
             self.count_success(server)

@@ -92,9 +92,12 @@ async def most_relevant_facts(
     return tuple(fact for fact in facts if fact in shown)
 
 
-def record_cut_evidence(tools: Tools, kept: Sized, of: Sized) -> None:
-    """Record that `budget.max_evidence_triples` has cut a list of which only `kept` is shown or returned (§2.5)."""
-    if len(kept) < len(of):
+def record_cut_evidence(tools: Tools, kept: Sized, of: Sized, *, shown: Sized | None = None) -> None:
+    """Record that `budget.max_evidence_triples` has cut a list, of which it has left `kept` (§2.5).
+
+    `shown` is what of this a prompt had room for. If that is less, not the budget has cut the list, but the prompt.
+    """
+    if len(kept) < len(of) and (shown is None or len(shown) == len(kept)):
         tools.record("cap_hit", cap="max_evidence_triples")
 
 

@@ -27,16 +27,15 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
 import aiohttp
 from yarl import URL
 
 from pipeline.errors import RequestRefused, ServiceError
+from pipeline.net.attempts import SLOW_ATTEMPTS, AttemptFailed, Failures, Patience, RetryPolicy
 from pipeline.net.http_connections import KEEP_ALIVE_S, ReplyTooLarge, Response
+from pipeline.net.server import Server, asked_pause_s, is_busy
 from pipeline.net.server_stats import ServerKind, ServerStats
 from pipeline.text import counted
 
@@ -45,207 +44,22 @@ _log = logging.getLogger(__name__)
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
 
-TOO_MANY_REQUESTS = 429
-"""The status with which a server that answers others asks for a request later."""
 TRANSPORT_ERRORS = (aiohttp.ClientError, TimeoutError, OSError)
 
 _LATENCY_WINDOW = 200
 """Latest latencies from which the hedging delay is computed."""
 _FIRST_HEDGE_S = 1.0
 """The hedging delay until there are enough latencies."""
-_SLOW_ATTEMPTS = 2
-"""Attempts of a request that is too slow for its servers."""
-_EQUAL_DEFECTS = 3
-"""Replies with the same defect after which a server is not asked again: it would send another one like them."""
 _ABSENCE_S = 600.0
 """Seconds that a request waits for a server to join while there is none, as when all of them are restarted."""
-_TURN_S = 600.0
-"""Seconds that a request waits for its turn while busy servers answer others. Then its failures count."""
-_ANSWERS, _RATE_S = 100, 30.0
-"""Latest answers of a server, and seconds, from which its rate is computed."""
-_AT_WORK_S = 1.0
-"""A server that has had a request for longer is at work on it, unless it needs so long to send one away."""
 _FASTER = 1.5
 """How many times as fast as busy servers answer waiting requests are sent: the servers may take more by now."""
 _REJECTED_RECHECK_S = 30.0
 """Seconds before a server that failed the admission check is checked again."""
 
 
-@dataclass(slots=True, eq=False)
-class Server(ServerStats):
-    """One server of a client: its statistics, its health and its outstanding requests."""
-
-    slots: contextlib.AbstractAsyncContextManager[Any] = field(kw_only=True)
-    """Limits the requests that are sent at the same time."""
-    outstanding: int = 0
-    """Requests that were sent, or wait for a slot, and have no response yet."""
-    consecutive_failures: int = 0
-    problem: str = ""
-    """Why the server last became unhealthy."""
-    has_answered: bool = False
-    """Whether it has answered a request since the client connected."""
-    refusal: str = ""
-    """With what it refuses every request, if it is unhealthy for that."""
-    next_trial: float = math.inf
-    """`time.monotonic()` from which an unhealthy server may get a trial request."""
-    resting_until: float = 0.0
-    """`time.monotonic()` until which the server has asked for no requests."""
-    sent_away_s: float = 0.0
-    """The longest time after which it has asked for a request later."""
-    answers: deque[float] = field(default_factory=lambda: deque(maxlen=_ANSWERS))
-    """`time.monotonic()` of the latest answers."""
-    software: str = ""
-    """The `Server` header of the last probe's response."""
-
-    @property
-    def has_only_refused(self) -> bool:
-        """Whether it refuses every request, and has done so since this client connected: it is not being restarted."""
-        return bool(self.refusal) and not self.has_answered
-
-    @property
-    def rest_s(self) -> float:
-        """Seconds for which the server has asked for no requests; 0 or less if it gets them."""
-        return self.resting_until - time.monotonic()
-
-    @property
-    def answers_per_s(self) -> float:
-        """How many requests it has answered per second of late; 0 if none."""
-        now = time.monotonic()
-        recent = [moment for moment in self.answers if moment > now - _RATE_S]
-        least_s = 1.0 if len(recent) < _ANSWERS else 1e-3  # a few answers at once are no high rate
-        return len(recent) / max(now - recent[0], least_s) if recent else 0.0
-
-    def serves_others(self, within_s: float) -> bool:
-        """Whether it has answered a request within so many seconds, or is at work on one."""
-        answered = bool(self.answers) and self.answers[-1] >= time.monotonic() - within_s
-        return answered or self.longest_s > max(_AT_WORK_S, 2 * self.sent_away_s)
-
-    def give_up(self) -> None:
-        """End all requests that have no response, as a time-out would: the server is gone."""
-        for request in self.requests:
-            request.reschedule(-math.inf)
-
-
 AdmissionCheck: TypeAlias = Callable[[Server], Awaitable[str | None]]
 """A function that returns why a server that answers must not be used, or None."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
-    """How often and how fast requests are repeated, and when a server counts as unhealthy."""
-
-    rounds: int
-    """Rounds over the servers, the first one included. Those in which busy servers answer others do not count."""
-    backoff_s: float
-    """Pause before the second round; doubled for each later one, and shortened at random by up to half."""
-    max_backoff_s: float
-    """The longest pause, also if a server asks for a longer one."""
-    max_failures: int
-    """Consecutive failures after which a server is unhealthy."""
-    recovery_s: float
-    """Seconds between two probes or trials of an unhealthy server."""
-
-
-class AttemptFailed(Exception):
-    """One attempt failed, and another one may succeed."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        too_slow: bool = False,
-        refused: bool = False,
-        busy: bool = False,
-        defect: str | None = None,
-    ) -> None:
-        """Say why another attempt may succeed.
-
-        Args:
-            message: What happened.
-            too_slow: The request is to blame, not the server. Such a request is attempted only twice.
-            refused: The server refused the request for good. Only other servers are asked.
-            busy: The server answers, and asks for the request later.
-            defect: Why its reply cannot be used. A server whose replies to a request have the same defect a few times
-                is not asked again.
-        """
-        super().__init__(message)
-        self.too_slow = too_slow
-        self.refused = refused
-        self.busy = busy
-        self.defect = defect
-
-
-@dataclass(slots=True)
-class _Failures:
-    """The failed attempts of one request."""
-
-    last: str = ""
-    """What the last one was."""
-    slow: int = 0
-    """How many were too slow."""
-    busy: set[Server] = field(default_factory=set)
-    """The servers that are too busy for the request in this round."""
-    refusing: set[Server] = field(default_factory=set)
-    """The servers that are not asked again."""
-    _defects: list[tuple[Server, str]] = field(default_factory=list)
-
-    def add(self, failure: AttemptFailed, server: Server) -> None:
-        """Count one."""
-        self.last = str(failure)
-        self.slow += failure.too_slow
-        if failure.busy:
-            self.busy.add(server)
-        if failure.defect is not None:
-            self._defects.append((server, failure.defect))
-        if failure.refused or self._defects.count((server, failure.defect or "")) == _EQUAL_DEFECTS:
-            self.refusing.add(server)
-
-    def add_known_refusals(self, servers: Iterable[Server]) -> None:
-        """Count the servers that need not be asked, as they have refused every request so far."""
-        for server in servers:
-            if server.has_only_refused and server not in self.refusing:
-                self.refusing.add(server)
-                self.last = self.last or server.refusal
-
-    def are_final(self, servers: Iterable[Server]) -> bool:
-        """Whether none of the servers need be asked again."""
-        return self.slow == _SLOW_ATTEMPTS or self.are_refusals(servers)
-
-    def are_refusals(self, servers: Iterable[Server]) -> bool:
-        """Whether each of the servers has refused the request, or has replied with the same defect a few times."""
-        return bool(self.refusing) and self.refusing.issuperset(servers)
-
-
-@dataclass(slots=True)
-class _Patience:
-    """The rounds of one request."""
-
-    most: int
-    """How many rounds may fail."""
-    lately_s: float
-    """Within how many seconds a busy server must have answered another request, unless it is at work on one."""
-    failed: int = 0
-    """How many have failed, without those in which a server was busy."""
-    stuck: int = 0
-    """How many since the last turn have found a busy server that served nobody else, or came too late to wait."""
-    asked: int = 0
-    """In how many a server was asked, or was known to refuse every request."""
-    _began: float = field(default_factory=time.monotonic)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether there is no further round."""
-        return self.failed + self.stuck >= self.most
-
-    def add_round(self, busy: Collection[Server]) -> bool:
-        """Count a round. Return whether one of the busy servers serves others, so that a turn will come."""
-        if not busy:
-            self.failed += 1
-            return False
-        may_wait = time.monotonic() - self._began < _TURN_S
-        moves_on = may_wait and any(server.serves_others(self.lately_s) for server in busy)
-        self.stuck = 0 if moves_on else self.stuck + 1
-        return moves_on
 
 
 class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
@@ -357,34 +171,33 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         `only` names the one server to ask, healthy or not. Requests with the same `affinity` prefer the same server.
         Raises ServiceError when the request was refused, or failed in all rounds.
         """
-        failures, patience = _Failures(), _Patience(self._policy.rounds, self._policy.max_backoff_s)
+        failures, patience = Failures(), Patience(self._policy.rounds, self._policy.max_backoff_s)
         while not patience.is_over:
             if not self.servers:
                 await self._wait_for_server()
-            tried = set(failures.refusing)
+            tried, busy = set(failures.refusing), set[Server]()
             known = len(tried)
-            while failures.slow < _SLOW_ATTEMPTS and (server := self._pick(tried, only, affinity)):
+            while failures.slow < SLOW_ATTEMPTS and (server := self._pick(tried, only, affinity)):
                 tried.add(server)
                 try:
                     is_hedged = self._hedge_quantile is not None and only is None and len(self.healthy_servers) > 1
                     return await (self._attempt_hedged if is_hedged else self.attempt)(request, server)
                 except AttemptFailed as failure:
                     failures.add(failure, server)
+                    if failure.busy:
+                        busy.add(server)
             asked = self.servers if only is None else [only]
             failures.add_known_refusals(asked)
             patience.asked += len(tried | failures.refusing) > known
             if failures.are_final(asked):
                 break
             if not tried:
-                failures.last = failures.last or "; ".join(map(_idle_because, self.servers))
-            failures.busy |= {
-                server for server in asked if server not in tried and server.healthy and server.rest_s > 0
-            }
-            if patience.add_round(failures.busy):
+                failures.last = failures.last or "; ".join(server.idle_because for server in self.servers)
+            busy.update(each for each in asked if each not in tried and each.healthy and each.rest_s > 0)
+            if patience.add_round(busy):
                 await self._wait_for_turn()
             elif not patience.is_over:
                 await self._back_off(patience.failed + patience.stuck)
-            failures.busy.clear()
         # Raised outside the `except`: the errors of aiohttp hold the request's headers, and so the account.
         times = counted(patience.asked, "time")
         outcome = f"gave a usable answer (tried {times})" if patience.asked else "could be asked"
@@ -455,14 +268,15 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         finally:
             server.outstanding -= 1
         self._heed(server, response)
-        latency_s = time.monotonic() - started
+        now = time.monotonic()
+        latency_s = now - started
         if response.status >= 500:
             server.failures += 1
         else:
             self._latencies.append(latency_s)
             server.latencies.append(latency_s)
         if response.status < 400:
-            server.answers.append(time.monotonic())
+            server.answers.append(now)
         elif is_busy(response):
             server.sent_away_s = max(server.sent_away_s, latency_s)
         return response._replace(seconds=latency_s)
@@ -490,7 +304,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
 
     def _heed(self, server: Server, response: Response) -> None:
         """Note for how long a server asks for no requests."""
-        asked_s = _retry_after_s(response.headers.get("retry-after", "")) if response.status >= 400 else 0.0
+        asked_s = asked_pause_s(response)
         if not asked_s:
             return
         rest_s = min(asked_s, self._policy.max_backoff_s)
@@ -620,29 +434,6 @@ def describe(error: Exception) -> str:
         return "no answer in time"
     reason = str(error).replace(" ssl:default", "")  # aiohttp adds it also for http
     return f"{type(error).__name__}: {reason}" if reason else type(error).__name__
-
-
-def _idle_because(server: Server) -> str:
-    resting = server.healthy and server.rest_s > 0
-    return f"{server.url} " + ("asked for no requests" if resting else f"is unhealthy: {server.problem}")
-
-
-def is_busy(response: Response) -> bool:
-    """Whether a server that answers asks for the request later: with status 429, or with an error and a pause."""
-    asks_later = response.status >= 400 and _retry_after_s(response.headers.get("retry-after", "")) > 0
-    return response.status == TOO_MANY_REQUESTS or asks_later
-
-
-def _retry_after_s(value: str) -> float:
-    """Return the seconds of a Retry-After header, which is a number or a date; 0 if it is neither."""
-    try:
-        return max(0.0, float(value))  # 0 for NaN
-    except ValueError:
-        pass
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError, OverflowError):
-        return 0.0
 
 
 def _slots(limit: int | None) -> contextlib.AbstractAsyncContextManager[Any]:

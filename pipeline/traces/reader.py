@@ -203,9 +203,9 @@ def count_unreadable(folder: RunFolder, configurations: Collection[int]) -> list
 class KnownCalls(NamedTuple):
     """The completions of a question by call key."""
 
-    made: Mapping[str, Completion]
+    made: dict[str, Completion]
     """Those of calls that the run made."""
-    taken: Mapping[str, Completion]
+    taken: dict[str, Completion]
     """Those that it took over from earlier runs."""
 
 
@@ -228,15 +228,10 @@ def completions_of(
     other_gold = {each.id for each in shard.questions if gold_before.get(each.id, each.gold) != each.gold}
     found: dict[str, KnownCalls] = {}
     for id, of_question in _read_calls(finished).items():
-        known = {
-            key: call
-            for key, call in of_question.items()
-            if (id, key) not in left_out and not (id in other_gold and call.configuration in from_gold)
-        }
-        made, taken = (
-            {key: call.completion for key, call in known.items() if call.taken is taken} for taken in (False, True)
-        )
-        found[id] = KnownCalls(made, taken)
+        known = found[id] = KnownCalls({}, {})
+        for key, call in of_question.items():
+            if (id, key) not in left_out and not (id in other_gold and call.configuration in from_gold):
+                (known.taken if call.taken else known.made)[key] = call.completion
     return found
 
 

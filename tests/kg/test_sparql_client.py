@@ -18,7 +18,7 @@ from pipeline.kg import sparql_client
 from pipeline.kg.results import MEDIA_TYPE, Select
 from pipeline.kg.sparql_client import SparqlClient, check_endpoints
 from pipeline.net import replicated_client
-from pipeline.net.replicated_client import Server
+from pipeline.net.server import Server
 from tests.support import until
 
 RESULT = '"x"\n1\n'

@@ -1,12 +1,15 @@
-"""A prompt for tests."""
+"""A prompt, a call and a served model for tests."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.llm.prompt import Prompt, Template
+from pipeline.config import default
+from pipeline.llm.endpoint import EndpointModel
+from pipeline.llm.prompt import Call, Prompt, Sampling, Template
 
+GREEDY = Sampling()
 TEMPLATE = Template(system="Answer briefly.", user="{{question}}")
 
 
@@ -35,3 +38,14 @@ class Ask(Prompt[str]):
 
     def write_by_similarity(self, encoder: Any) -> str:
         raise AssertionError("no encoder is asked")
+
+
+def call(question: str = "Who?", sampling: Sampling = GREEDY, *, seed: int = 7, choices: tuple[str, ...] = ()) -> Call:
+    prompt = Ask(question)
+    return Call(prompt, prompt.messages(), sampling, key="k", seed=seed, choices=choices)
+
+
+def model(*servers: Any, **options: Any) -> EndpointModel:
+    """Return a model with short pauses between rounds."""
+    quick = {"backoff_s": 0.01, "timeout_s": 60.0, "max_retries": 3, "breaker_reset_s": 60.0}
+    return default(EndpointModel, base_urls=tuple(server.url for server in servers), **(quick | options))

@@ -16,7 +16,7 @@ from pipeline.llm.prompt import Candidate, Message, Sampling
 from tests.llm.conftest import FakeOpenAIServer
 from tests.llm.reference import CHAT, Reference
 from tests.llm.reference import call as about
-from tests.llm.test_endpoint import call, model
+from tests.llm.support import call, model
 
 BEAMS = Sampling(candidates=3, search="beam", max_tokens=8)
 DRAWS = Sampling(candidates=3, temperature=1.0, max_tokens=8)

@@ -12,7 +12,7 @@ from pipeline.errors import ServiceError, UserError
 from pipeline.llm.dialect import refused_parameter
 from pipeline.llm.prompt import Sampling
 from tests.llm.conftest import Behaviour, FakeOpenAIServer
-from tests.llm.test_endpoint import call, model
+from tests.llm.support import call, model
 
 MAX_TOKENS = (
     "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead. "

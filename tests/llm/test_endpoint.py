@@ -15,28 +15,14 @@ from typing import Any
 
 import orjson
 import pytest
-from aiohttp import web
 
 from pipeline.config import default
 from pipeline.errors import ContextOverflow, RequestRefused, ServiceError, UserError
 from pipeline.llm.endpoint import EndpointModel, estimate_choices
 from pipeline.llm.prompt import Call, Message, Sampling
 from pipeline.llm.serve import ServedModel
-from tests.llm.support import Ask
+from tests.llm.support import GREEDY, call, model
 from tests.support import until
-
-GREEDY = Sampling()
-
-
-def call(question: str = "Who?", sampling: Sampling = GREEDY, *, seed: int = 7, choices: tuple[str, ...] = ()) -> Call:
-    prompt = Ask(question)
-    return Call(prompt, prompt.messages(), sampling, key="k", seed=seed, choices=choices)
-
-
-def model(*servers: Any, **options: Any) -> EndpointModel:
-    """Return a model with short pauses between rounds."""
-    quick = {"backoff_s": 0.01, "timeout_s": 60.0, "max_retries": 3, "breaker_reset_s": 60.0}
-    return default(EndpointModel, base_urls=tuple(server.url for server in servers), **(quick | options))
 
 
 @pytest.fixture
@@ -170,61 +156,6 @@ class TestFailures:
             with pytest.raises(ServiceError, match="answered 429: insufficient_quota"):
                 await llm.complete(call("again"))
         assert len(server.bodies) == 5
-
-    @pytest.mark.parametrize("headers", [{}, {"Retry_After": "0.1"}], ids=["no pause named", "a pause named"])
-    async def test_calls_wait_for_their_turn_at_a_server_that_limits_their_rate(
-        self, server: Any, headers: dict[str, str]
-    ) -> None:
-        """However many wait, and however few further rounds there are: the server answers others, so a turn comes."""
-        answered: list[float] = []
-
-        async def limited(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
-            now = time.monotonic()
-            if sum(now - moment < 0.2 for moment in answered) >= 5:
-                return await server.fail(429, "slow down", **headers)(request, body)
-            answered.append(now)
-            return await server.say("hello")(request, body)
-
-        server.default = limited
-        async with model(server, max_retries=1, backoff_s=0.01, max_backoff_s=1.0) as llm:
-            completions = await asyncio.gather(*(llm.complete(call(str(number))) for number in range(80)))
-        assert [completion.text for completion in completions] == ["hello"] * 80
-        assert len(server.bodies) > 80, "else it limited nothing"
-
-    @pytest.mark.parametrize(("status", "tried"), [(500, 2), (400, 1)])
-    async def test_another_failure_at_a_server_that_limits_its_rate_counts(
-        self, server: Any, status: int, tried: int
-    ) -> None:
-        """Neither the pauses nor the answers to others excuse a call that fails for itself."""
-        answered: list[float] = []
-
-        async def behave(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
-            if "bad" in str(body["messages"]):
-                return await server.fail(status, "cannot do that")(request, body)
-            now = time.monotonic()
-            if sum(now - moment < 0.2 for moment in answered) >= 5:
-                return await server.fail(429, "slow down", Retry_After="0.1")(request, body)
-            answered.append(now)
-            return await server.say("hello")(request, body)
-
-        server.default = behave
-        options = {"max_retries": 1, "backoff_s": 0.01, "max_backoff_s": 1.0, "breaker_failures": 99}
-        async with model(server, **options) as llm:
-            others = [asyncio.create_task(llm.complete(call(str(number)))) for number in range(40)]
-            await server.asked(10)
-            with pytest.raises(ServiceError, match=rf"tried {tried} times?\).*cannot do that"):
-                await llm.complete(call("bad"))
-            assert not all(task.done() for task in others), "else nobody waited"
-            assert {(await task).text for task in others} == {"hello"}
-
-    async def test_a_server_that_asks_all_for_later_is_asked_only_in_so_many_rounds(self, server: Any) -> None:
-        async with model(server, max_retries=2, max_backoff_s=0.05) as llm:
-            assert (await llm.complete(call())).text == "hello"
-            await asyncio.sleep(0.1)
-            server.default = server.fail(429, "slow down")
-            with pytest.raises(ServiceError, match=r"tried 3 times\); last failure: .* answered 429: slow down"):
-                await llm.complete(call("later"))
-        assert len(server.bodies) == 4
 
     async def test_lost_connections_and_timeouts_are_retried(self, server: Any) -> None:
         server.behaviours = [server.hang_up, server.hang]

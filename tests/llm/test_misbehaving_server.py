@@ -24,7 +24,7 @@ from pipeline.llm.prompt import STORED_COMPLETION, Completion, Sampling
 from pipeline.traces.folder import RunFolder
 from tests.llm.conftest import FakeOpenAIServer
 from tests.llm.misbehaving_server import GOOD, ODD, UNUSABLE, Mode, reply, serving
-from tests.llm.test_endpoint import call, model
+from tests.llm.support import call, model
 from tests.support import sampled
 
 QUESTIONS = 3

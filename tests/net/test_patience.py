@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from pipeline.net import replicated_client
+from pipeline.net import attempts
+from pipeline.net.attempts import Patience
 from pipeline.net.http_connections import Response
-from pipeline.net.replicated_client import Server, is_busy
+from pipeline.net.server import Server, is_busy
 
 
 def server(*answers_ago_s: float) -> Server:
@@ -18,8 +19,8 @@ def server(*answers_ago_s: float) -> Server:
     return found
 
 
-def rounds(busy: list[list[Server]], most: int = 3) -> replicated_client._Patience:
-    patience = replicated_client._Patience(most, lately_s=10)
+def rounds(busy: list[list[Server]], most: int = 3) -> Patience:
+    patience = Patience(most, lately_s=10)
     for each in busy:
         patience.add_round(each)
     return patience
@@ -50,7 +51,7 @@ def test_a_server_that_takes_long_to_send_requests_away_is_at_work_on_none() -> 
 
 
 def test_a_turn_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replicated_client, "_TURN_S", -1)
+    monkeypatch.setattr(attempts, "_TURN_S", -1)
     assert rounds([[server(1)]] * 3).is_over
 
 

@@ -7,7 +7,8 @@ from collections import Counter
 
 import pytest
 
-from pipeline.net.replicated_client import Server, preferred_server
+from pipeline.net.replicated_client import preferred_server
+from pipeline.net.server import Server
 
 QUESTIONS = [f"question {number}" for number in range(800)]
 

@@ -107,8 +107,7 @@ class RAG:
         printer = Printer(found.names)
         shown = fit(chains, lambda chain: printer.chain(chain.triples), self.context_tokens)
         tools.record("cut", by="evidence", nodes=[node for chain in chains[len(shown) :] for node in chain.nodes])
-        if len(shown) == len(chains):  # otherwise the prompt had no room for more
-            record_cut_evidence(tools, shown, collected)
+        record_cut_evidence(tools, chains, collected, shown=shown)
         tools.record("context", shown=len(shown), dropped=len(chains) - len(shown))
         answers = await self._ask(ReadFacts(question, shown, found.names), tools)
         evidence: tuple[Chain, ...] = tuple(chain.triples for chain in shown)

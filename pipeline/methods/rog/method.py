@@ -190,8 +190,7 @@ class RoG:
         empty = ReadPaths(question, self.explain, (), (), found.names, self._wording.read)
         room = self.reader_prompt_tokens - tokens_of(message.content for message in empty.messages())
         shown, lines = fit(chains, lambda chain: self._line(chain, printer), room)
-        if len(shown) == len(chains):  # otherwise the prompt had no room for more
-            record_cut_evidence(tools, shown, instances)
+        record_cut_evidence(tools, chains, instances, shown=shown)
         tools.record("context", shown=len(shown), dropped=len(found.in_order) - len(shown))
         ends = {chain.end for chain in found.in_order} - {chain.end for chain in shown}
         tools.record("cut", by="evidence", nodes=ends)

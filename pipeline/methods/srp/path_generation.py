@@ -119,15 +119,15 @@ class PathGeneration(LenientPrompt[dict[EntityId, tuple[Path, ...]]]):
         plan = read_literal(after_last_line_cue(text, "Path:"), "{")
         assert isinstance(plan, dict), "a literal that opens with a brace is a dictionary"
         lists = {match_key(name): paths for name, paths in plan.items()}
-        named = [entity for entity in self.question.topic_entities if match_key(entity.name) in lists]
+        named = [(entity, key) for entity in self.question.topic_entities if (key := match_key(entity.name)) in lists]
         if not named:
             raise ParseError("the dictionary after 'Path:' names no topic entity")
-        read = {entity.id: self._read_paths(entity, lists[match_key(entity.name)]) for entity in named}
+        offered = self._offered_by_key
+        read = {entity.id: self._read_paths(entity, lists[key], offered[key]) for entity, key in named}
         return {id: paths for id, paths in read.items() if paths}
 
-    def _read_paths(self, entity: Entity, listed: Value) -> tuple[Path, ...]:
+    def _read_paths(self, entity: Entity, listed: Value, offered: Sequence[str]) -> tuple[Path, ...]:
         texts = listed if isinstance(listed, list) else [listed]
-        offered = self._offered_by_key[match_key(entity.name)]
         read = (_relations_of(text, entity.name, offered) for text in texts if isinstance(text, str))
         distinct = dict.fromkeys(path[: self.max_path_len] for path in read if path)
         return tuple(distinct)[: self.paths_per_entity]

@@ -1,0 +1,69 @@
+"""A model server that limits the rate of requests: calls wait for their turn, and other failures still count."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from pipeline.errors import ServiceError
+from tests.llm.conftest import Behaviour, FakeOpenAIServer
+from tests.llm.support import call, model
+
+
+def limiting(**headers: str) -> Behaviour:
+    """Answer at most five calls in 0.2 seconds, and the others with status 429 and these headers."""
+    answered: list[float] = []
+
+    async def behave(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        now = time.monotonic()
+        if sum(now - moment < 0.2 for moment in answered) >= 5:
+            return await FakeOpenAIServer.fail(429, "slow down", **headers)(request, body)
+        answered.append(now)
+        return await FakeOpenAIServer.say("hello")(request, body)
+
+    return behave
+
+
+@pytest.mark.parametrize("headers", [{}, {"Retry_After": "0.1"}], ids=["no pause named", "a pause named"])
+async def test_calls_wait_for_their_turn(server: FakeOpenAIServer, headers: dict[str, str]) -> None:
+    """However many wait, and however few further rounds there are: the server answers others, so a turn comes."""
+    server.default = limiting(**headers)
+    async with model(server, max_retries=1, backoff_s=0.01, max_backoff_s=1.0) as llm:
+        completions = await asyncio.gather(*(llm.complete(call(str(number))) for number in range(80)))
+    assert [completion.text for completion in completions] == ["hello"] * 80
+    assert len(server.bodies) > 80, "else it limited nothing"
+
+
+@pytest.mark.parametrize(("status", "tried"), [(500, 2), (400, 1)])
+async def test_another_failure_counts(server: FakeOpenAIServer, status: int, tried: int) -> None:
+    """Neither the pauses nor the answers to others excuse a call that fails for itself."""
+    limited = limiting(Retry_After="0.1")
+
+    async def behave(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+        if "bad" in str(body["messages"]):
+            return await server.fail(status, "cannot do that")(request, body)
+        return await limited(request, body)
+
+    server.default = behave
+    options = {"max_retries": 1, "backoff_s": 0.01, "max_backoff_s": 1.0, "breaker_failures": 99}
+    async with model(server, **options) as llm:
+        others = [asyncio.create_task(llm.complete(call(str(number)))) for number in range(40)]
+        await server.asked(10)
+        with pytest.raises(ServiceError, match=rf"tried {tried} times?\).*cannot do that"):
+            await llm.complete(call("bad"))
+        assert not all(task.done() for task in others), "else nobody waited"
+        assert {(await task).text for task in others} == {"hello"}
+
+
+async def test_a_server_that_asks_all_for_later_is_asked_only_in_so_many_rounds(server: FakeOpenAIServer) -> None:
+    async with model(server, max_retries=2, max_backoff_s=0.05) as llm:
+        assert (await llm.complete(call())).text == "hello"
+        await asyncio.sleep(0.1)
+        server.default = server.fail(429, "slow down")
+        with pytest.raises(ServiceError, match=r"tried 3 times\); last failure: .* answered 429: slow down"):
+            await llm.complete(call("later"))
+    assert len(server.bodies) == 4
