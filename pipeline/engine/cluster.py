@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import secrets
@@ -69,6 +70,18 @@ def cluster_size(engine: Mapping[str, Any]) -> tuple[float, int]:
     with joined(engine):
         nodes = sum(node["Alive"] for node in ray.nodes())
         return float(ray.cluster_resources().get("CPU", 0)), nodes
+
+
+async def accepts_connections(address: str) -> bool:
+    """Return whether something listens at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(_PROBE_S):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except OSError:  # a time-out is one as well
+        return False
+    writer.close()
+    return True
 
 
 def _join(engine: Mapping[str, Any], address: str) -> None:

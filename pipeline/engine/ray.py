@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout, suppress
 from functools import partial
@@ -16,7 +17,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, TaskCancelledError
 
-from pipeline.engine.cluster import joined
+from pipeline.engine.cluster import accepts_connections, joined
 from pipeline.engine.components import Backends
 from pipeline.engine.logs import json_lines
 from pipeline.engine.metrics import emit_through_ray
@@ -36,7 +37,9 @@ _START_WAIT_S = 30
 """Seconds that the first shards wait for all workers to start."""
 _STARTING = "they are still starting, or the Ray cluster has no room for them"
 _NODE_CHECK_S = 5
-"""Seconds between two looks whether the driver's own node is alive."""
+"""Seconds between two looks whether the driver's own node and the head are alive."""
+_HEAD_WAIT_S = 30
+"""Seconds that the head may be away. After 60, Ray itself ends the process, with words that name no next step."""
 _SHUTDOWN_WAIT_S = 10
 """Seconds that the end of a run waits for workers to drop superseded shards."""
 
@@ -73,7 +76,7 @@ async def run_ray(
             for number in range(1, engine["workers"] + 1)
         ]
         async with asyncio.TaskGroup() as group:
-            watch = group.create_task(_watch_own_node())
+            watch = group.create_task(_watch_cluster())
             fills = [group.create_task(slot.fill()) for slot in slots]
             await _wait_for_workers(fills, progress, lacking)
             looks = []
@@ -87,17 +90,30 @@ async def run_ray(
                 task.cancel()  # they wait for a worker that is not needed any more
 
 
-async def _watch_own_node() -> None:
-    """Raise ServiceError when the node of this process is gone. Ray then starts no worker, and reports no error."""
-    own = ray.get_runtime_context().get_node_id()
+async def _watch_cluster() -> None:
+    """Raise ServiceError when the node of this process, or the head of the cluster, is gone.
+
+    Without its node, Ray starts no worker, and reports no error.
+    """
+    context = ray.get_runtime_context()
+    own, head = context.get_node_id(), context.gcs_address
+    away_since: float | None = None
     while True:
         await asyncio.sleep(_NODE_CHECK_S)
+        if not await accepts_connections(head):  # asked first: without a head, `_living_nodes` does not return
+            away_since = away_since or time.monotonic()
+            if time.monotonic() - away_since > _HEAD_WAIT_S:
+                raise ServiceError(
+                    f"the head of the Ray cluster, {head}, has not answered for {_HEAD_WAIT_S} seconds (was its "
+                    "process killed, or has its machine stopped?). Run the same command again to continue"
+                )
+            continue
+        away_since = None
         if own not in await asyncio.to_thread(_living_nodes):
-            break
-    raise ServiceError(
-        "the Ray node of this machine has ended (was its process killed, or was the memory full?). Run the same "
-        "command again to continue"
-    )
+            raise ServiceError(
+                "the Ray node of this machine has ended (was its process killed, or was the memory full?). Run the "
+                "same command again to continue"
+            )
 
 
 def _living_nodes() -> set[str]:

@@ -46,6 +46,11 @@ def raylets(mark: str) -> list[int]:
     return _named(mark, r"\S*/raylet ")
 
 
+def heads(mark: str) -> list[int]:
+    """The process ids of the processes that hold the state of Ray clusters."""
+    return _named(mark, r"\S*/gcs_server ")
+
+
 def model_servers(mark: str) -> list[int]:
     """The process ids of the vLLM servers."""
     return _named(mark, r"\S*python\S* -m vllm\.entrypoints\.openai\.api_server")

@@ -19,7 +19,7 @@ from tests.integration.kill_matrix.stage import (
     middle,
     stopped,
 )
-from tests.integration.processes import question_workers, raylets
+from tests.integration.processes import heads, question_workers, raylets
 from tests.integration.ray_nodes import LOOPBACK, cluster_of_head
 
 pytestmark = pytest.mark.exhaustive
@@ -56,18 +56,35 @@ def test_ray_node(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
     judge("Ray node", "kill -9 of its raylet, which also ends its workers", printed)
 
 
-def test_the_drivers_own_ray_node(stage: Stage, undisturbed: Undisturbed, judge: Judge) -> None:
-    """No node is left to start workers on. Ray itself would wait for ever."""
+@pytest.mark.parametrize(
+    ("part", "what", "processes", "sentence"),
+    [
+        ("Ray node of the driver", "raylet", raylets, "the Ray node of this machine has ended"),
+        ("head of Ray", "GCS", heads, "the head of the Ray cluster, 127.0.0.1:"),
+    ],
+    ids=["node", "head"],
+)
+def test_what_ray_cannot_lose(
+    part: str,
+    what: str,
+    processes: Callable[[str], list[int]],
+    sentence: str,
+    *,
+    stage: Stage,
+    undisturbed: Undisturbed,
+    judge: Judge,
+) -> None:
+    """Without a node, Ray itself would wait for ever. Without a head, it would end the driver in its own code."""
     models = [each.pid for each in stage.models]  # if they answered, the workers would finish before they notice it
     with stage.struck(*RAY, after=middle(undisturbed)) as driver, stopped(models):
-        [raylet] = raylets(stage.mark)
-        os.kill(raylet, signal.SIGKILL)
+        [process] = processes(stage.mark)
+        os.kill(process, signal.SIGKILL)
         driver.communicate(timeout=300)
     assert driver.returncode == OUTAGE, stage.said
-    assert "the Ray node of this machine has ended" in stage.said
+    assert sentence in stage.said
     assert "Traceback" not in stage.said
-    done = "kill -9 of its raylet; run ends with exit code 4; same command"
-    judge("Ray node of the driver", done, stage.go_on(*RAY), most_repeated=CONCURRENCY)
+    done = f"kill -9 of its {what}; run ends with exit code 4; same command"
+    judge(part, done, stage.go_on(*RAY), most_repeated=CONCURRENCY)
 
 
 def test_full_disk(stage: Stage, small_disk: Callable[[Path], None], undisturbed: Undisturbed, judge: Judge) -> None:
