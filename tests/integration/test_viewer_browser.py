@@ -171,6 +171,13 @@ def test_the_walk_of_every_method_and_its_calls(view: View, wrong: Mapping[int, 
         assert "Prompt: " in view.text(".opened")
 
 
+def test_an_open_list_follows_a_run_that_begins_later(view: View) -> None:
+    view.wait_until_read()
+    older = "document.body.dataset.state = 'older'; document.getElementById('results').textContent = 'older'"
+    view.driver.execute_script(older)
+    view.wait("questions", "#results")  # although none of the runs goes on
+
+
 def test_three_clicks_lead_from_the_list_to_the_cause(view: View) -> None:
     view.wait_until_read()
     view.open("/?run=run&configuration=1")

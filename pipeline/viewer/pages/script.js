@@ -75,6 +75,6 @@ const follow = async () => {
     }
     document.body.dataset.state = state.progress;
   }
-  if (!state || state.growing) setTimeout(follow, 2000);
+  setTimeout(follow, state && !state.growing ? 15000 : 2000);  // another run may begin in the folder
 };
 setTimeout(follow, 1000);
