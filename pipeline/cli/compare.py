@@ -76,7 +76,9 @@ def run(arguments: Arguments) -> Output:
     plan: Plan = config.build_whole(arguments.compose())
     if plan.score not in SCORES:
         raise UserError(f"there is no score={plan.score}.{did_you_mean(plan.score, SCORES)} Known: {', '.join(SCORES)}")
-    configurations = read_configurations(arguments.run_folders(), plan.score)
+    folders = arguments.run_folders()
+    with Console(stderr=True).status("reading the runs"):
+        configurations = read_configurations(folders, plan.score)
     configurations = _named(configurations, plan)
     selection = select(configurations, None if plan.base is None else str(plan.base), plan.score)
     base = selection.base

@@ -15,6 +15,7 @@ from pipeline.analysis.unreadable_roles import unreadable_notes
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.cli.run_output import REPORT
+from pipeline.console import Console
 from pipeline.engine.retry_advice import TOO_LONG, is_too_long
 from pipeline.errors import StorageError, UserError
 from pipeline.evaluation.configuration_summary import Group, best_first, leaves_out_closed_book, rivals
@@ -36,8 +37,9 @@ def run(arguments: Arguments) -> Output:
     output = _take_output(arguments)
     runs = arguments.run_folders()
     file = storage_path(output) if output else (runs[0] if len(runs) == 1 else runs[0].parent) / REPORT
-    blocks = read_blocks(runs)
-    page = render(build_page(blocks))
+    with Console(stderr=True).status("reading the runs"):
+        blocks = read_blocks(runs)
+        page = render(build_page(blocks))
     try:
         write_whole(file, page.encode())
     except StorageError as error:
