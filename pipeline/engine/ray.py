@@ -142,7 +142,7 @@ async def _wait_for_workers(fills: Sequence[asyncio.Task[None]], progress: RunPr
 async def _say_missing_nodes(slots: Sequence[WorkerSlot], progress: RunProgress) -> None:
     """Print what one of the workers misses in the graph."""
     opened = next(slot.actor for slot in slots if slot.actor is not None)
-    with suppress(RayActorError):  # its lane reports it
+    with suppress(RayActorError):  # the task that runs its shards reports it
         for line in await result_of(opened.missing_nodes.remote()):
             progress.say(line)
 

@@ -48,7 +48,7 @@ class RepeatedFailures:
 
     def check(self, new: FinishedRows) -> str | None:
         """Add rows that have finished. Return a sentence when an outage begins. Raises UserError to stop the run."""
-        if self._most is None:
+        if self._most is None or not new.questions:
             return None
         before = self._failed_in_a_row
         self._count(new)
@@ -91,8 +91,6 @@ class RepeatedFailures:
             self._errors |= new.errors
 
     def _count_outage(self, new: FinishedRows) -> None:
-        if not new.questions:
-            return
         if new.failed < new.questions or not all(kind.startswith(_OUTAGE) for kind in new.errors):
             self._failed_in_a_row = 0
             return

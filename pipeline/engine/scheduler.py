@@ -1,7 +1,4 @@
-"""Leases shards to workers: each once, again when a worker is lost, and a second time when a shard is late.
-
-A lane is the task that runs one shard after another on a worker; a worker has one lane or several.
-"""
+"""Leases shards to workers: each once, again when a worker is lost, and a second time when a shard is late."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ class Lease:
 
 
 class Scheduler:
-    """The one queue from which all lanes of all workers take their shards: a faster worker gets more of them.
+    """The one queue from which all workers take their shards: a faster worker gets more of them.
 
     When no shard is left to lease, a worker without work gets a copy of the shard that has been leased longest, if it
     is late and another worker has it. The first to finish counts. To do a shard twice is harmless.

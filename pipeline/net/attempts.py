@@ -65,6 +65,10 @@ class AttemptFailed(Exception):
 class Failures:
     """The failed attempts of one request."""
 
+    tried: set[Server] = field(default_factory=set)
+    """The servers that this round need not ask: it has asked them, or they are in `refusing`."""
+    busy: set[Server] = field(default_factory=set)
+    """The servers that have asked for the request later in this round."""
     last: str = ""
     """What the last one was."""
     slow: int = 0
@@ -73,10 +77,16 @@ class Failures:
     """The servers that are not asked again."""
     _defects: list[tuple[Server, str]] = field(default_factory=list)
 
+    def begin_round(self) -> None:
+        """Begin a round over the servers."""
+        self.tried, self.busy = set(self.refusing), set()
+
     def add(self, failure: AttemptFailed, server: Server) -> None:
         """Count one."""
         self.last = str(failure)
         self.slow += failure.too_slow
+        if failure.busy:
+            self.busy.add(server)
         if failure.defect is not None:
             self._defects.append((server, failure.defect))
         if failure.refused or self._defects.count((server, failure.defect or "")) == _EQUAL_DEFECTS:

@@ -154,6 +154,7 @@ class _Connection(asyncio.Protocol):
         """Send a request and wait for its response."""
         self._response = asyncio.get_running_loop().create_future()
         self._read = 0
+        self._ends_with_connection = False
         self._transport.writelines(request)
         return await self._response
 
@@ -184,8 +185,6 @@ class _Connection(asyncio.Protocol):
         self._fail(aiohttp.ServerDisconnectedError())
 
     # Called by the parser
-
-    _ends_with_connection = False
 
     def on_message_begin(self) -> None:
         if self._response is None:  # two responses to one request

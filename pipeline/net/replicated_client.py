@@ -110,9 +110,11 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
 
     @abstractmethod
     async def attempt(self, request: RequestT, server: Server) -> ReplyT:
-        """Send a request to a server once, and note in the server's health how it went.
+        """Send a request to a server once, by `exchange`, and note in the server's health how it went.
 
-        Raises AttemptFailed if another attempt may succeed, and ServiceError if not.
+        The health is noted by one of `count_success`, `count_failure` and `mark_unhealthy`. In a client without probes,
+        an unhealthy server gets no further trial before that. Raises AttemptFailed if another attempt may succeed, and
+        ServiceError if not.
         """
 
     async def probe(self, server: Server) -> str | None:
@@ -175,26 +177,21 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         while not patience.is_over:
             if not self.servers:
                 await self._wait_for_server()
-            tried, busy = set(failures.refusing), set[Server]()
-            known = len(tried)
-            while failures.slow < SLOW_ATTEMPTS and (server := self._pick(tried, only, affinity)):
-                tried.add(server)
-                try:
-                    is_hedged = self._hedge_quantile is not None and only is None and len(self.healthy_servers) > 1
-                    return await (self._attempt_hedged if is_hedged else self.attempt)(request, server)
-                except AttemptFailed as failure:
-                    failures.add(failure, server)
-                    if failure.busy:
-                        busy.add(server)
-            asked = self.servers if only is None else [only]
+            failures.begin_round()
+            known = len(failures.tried)
+            while failures.slow < SLOW_ATTEMPTS and (server := self._pick(failures.tried, only, affinity)):
+                is_hedged = self._hedge_quantile is not None and only is None and len(self.healthy_servers) > 1
+                with contextlib.suppress(AttemptFailed):
+                    return await (self._attempt_hedged if is_hedged else self._attempt)(request, server, failures)
+            tried, asked = failures.tried, self.servers if only is None else [only]
             failures.add_known_refusals(asked)
             patience.asked += len(tried | failures.refusing) > known
             if failures.are_final(asked):
                 break
             if not tried:
                 failures.last = failures.last or "; ".join(server.idle_because for server in self.servers)
-            busy.update(each for each in asked if each not in tried and each.healthy and each.rest_s > 0)
-            if patience.add_round(busy):
+            resting = {each for each in asked if each not in tried and each.healthy and each.rest_s > 0}
+            if patience.add_round(failures.busy | resting):
                 await self._wait_for_turn()
             elif not patience.is_over:
                 await self._back_off(patience.failed + patience.stuck)
@@ -366,25 +363,34 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         finally:
             self._turns -= 1
 
-    async def _attempt_hedged(self, request: RequestT, first: Server) -> ReplyT:
+    async def _attempt(self, request: RequestT, server: Server, failures: Failures) -> ReplyT:
+        """Make one attempt. Raises AttemptFailed if it fails, and adds it to the failures then."""
+        failures.tried.add(server)
+        try:
+            return await self.attempt(request, server)
+        except AttemptFailed as failure:
+            failures.add(failure, server)
+            raise
+
+    async def _attempt_hedged(self, request: RequestT, first: Server, failures: Failures) -> ReplyT:
         """Make one attempt. If it is slow, send the request to a second server as well and take the first reply."""
         assert self._hedge_quantile is not None
-        attempts = {asyncio.create_task(self.attempt(request, first)): first}
+        attempts = {asyncio.create_task(self._attempt(request, first, failures)): first}
         try:
             done, _ = await asyncio.wait(attempts, timeout=self._hedge_delay(self._hedge_quantile))
             if not done:
-                others = [server for server in self.healthy_servers if server is not first and server.rest_s <= 0]
+                others = [each for each in self.healthy_servers if each not in failures.tried and each.rest_s <= 0]
                 if idle := [server for server in others if server.outstanding < self._max_outstanding]:
                     second = min(idle, key=_load)
-                    attempts[asyncio.create_task(self.attempt(request, second))] = second
+                    attempts[asyncio.create_task(self._attempt(request, second, failures))] = second
             return await self._first_reply(attempts, first)
         finally:
             for task in attempts:
                 task.cancel()
 
     async def _first_reply(self, attempts: Mapping[asyncio.Task[ReplyT], Server], first: Server) -> ReplyT:
-        """Return the first reply. Raises AttemptFailed if all attempts fail."""
-        failure: AttemptFailed | None = None
+        """Return the first reply. Raises the last AttemptFailed if all attempts fail."""
+        failure: BaseException | None = None
         waiting: Collection[asyncio.Task[ReplyT]] = attempts.keys()
         while waiting:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -396,7 +402,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
                     return task.result()
                 if not isinstance(error, AttemptFailed):
                     raise error
-                failure = failure if failure is not None and failure.busy else error  # a busy one excuses the round
+                failure = error
         assert failure is not None
         raise failure
 

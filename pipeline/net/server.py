@@ -81,7 +81,8 @@ class Server(ServerStats):
     def give_up(self) -> None:
         """End all requests that have no response, as a time-out would: the server is gone."""
         for request in self.requests:
-            request.reschedule(-math.inf)
+            if not request.expired():
+                request.reschedule(-math.inf)
 
 
 def is_busy(response: Response) -> bool:

@@ -145,6 +145,16 @@ class TestOutage:
             watched.check(self.GONE)
         assert watched.error.endswith("again:\nServiceError: none answers")
 
+    def test_a_shard_that_is_committed_meanwhile_is_no_question(
+        self, watched: RepeatedFailures, seconds: list[float]
+    ) -> None:
+        for _ in range(3):
+            watched.check(self.GONE)
+        seconds.append(seconds[0] + 301)
+        assert watched.check(FinishedRows(loop_lag_s=0.1)) is None
+        with pytest.raises(Outage, match="for 5 minutes"):
+            watched.check(self.GONE)
+
     @pytest.mark.parametrize(
         "other",
         [
