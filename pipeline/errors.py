@@ -9,8 +9,9 @@
 | ParseError      | `Prompt.parse`     | the method's tools       | a retry, then the prompt's fallback; a trace step |
 | BudgetExhausted | the method's tools | the method               | an answer from what is known, `budget_exhausted`  |
 | ContextOverflow | a model            | the method or the engine | a `failed` row if the method does not handle it   |
+| Unanswerable    | a model            | the engine               | a `failed` row with the text of the error         |
 | ServiceError    | a model or a graph | the engine               | a `failed` row with the text of the error         |
-|                 |                    | the command line         | one sentence on stderr, exit code 4               |
+|                 | any other service  | the command line         | one sentence on stderr, exit code 4               |
 | StorageError    | the run folder     | the command line         | one sentence on stderr, exit code 2               |
 
 Any other exception from a method is a bug in the method. It also becomes a `failed` row, with the type and text of the
@@ -67,18 +68,22 @@ class StorageError(UserError):
 
 
 class ServiceError(KgqaError):
-    """A model or graph server failed after all retries."""
+    """A model server, a graph server or another service failed after all retries; it may answer later."""
 
 
 class RequestRefused(ServiceError):
     """The servers are up, and all refused a request for good, such as one with a wrong key; the message says why."""
 
 
+class Unanswerable(ServiceError):
+    """A model cannot answer a call, now or later, such as one that is not in the run that is replayed."""
+
+
 class RunStopped(KeyboardInterrupt):
     """Ctrl-C or SIGTERM after a run has begun in its folder, so that the same command can continue it."""
 
 
-class ContextOverflow(ServiceError):
+class ContextOverflow(Unanswerable):
     """A prompt is longer than the model's context. Prompts are never truncated silently (specification §2.3)."""
 
 

@@ -17,7 +17,17 @@ from types import FrameType
 
 from pipeline.cli import hydra_flags
 from pipeline.cli.commands import COMMANDS, SECTIONS, Command, named
-from pipeline.errors import MISTAKE, OUTAGE, Outage, RequestRefused, RunStopped, ServiceError, UserError, single_errors
+from pipeline.errors import (
+    MISTAKE,
+    OUTAGE,
+    Outage,
+    RequestRefused,
+    RunStopped,
+    ServiceError,
+    Unanswerable,
+    UserError,
+    single_errors,
+)
 from pipeline.extras import require
 from pipeline.renames import current_command, current_override
 from pipeline.suggestions import did_you_mean
@@ -257,7 +267,7 @@ def _message(error: Exception) -> str | None:
 def _is_outage(error: Exception) -> bool:
     """Whether servers, workers or nodes that do not answer have stopped a command."""
     return any(
-        isinstance(each, Outage | ServiceError) and not isinstance(each, RequestRefused)
+        isinstance(each, Outage | ServiceError) and not isinstance(each, RequestRefused | Unanswerable)
         for each in single_errors(error)
     )
 

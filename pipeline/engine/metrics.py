@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import prometheus_client as prometheus
 
@@ -57,6 +57,9 @@ METRICS = (
 Emit = Callable[[Metric, float, tuple[str, ...]], None]
 """Adds to a counter, sets a gauge, or adds a value to a histogram. The last argument holds the values of the labels."""
 
+Running: TypeAlias = Callable[[], AbstractContextManager[None]]
+"""Returns a context that counts a question as running."""
+
 
 class Recorder:
     """The sums of one worker since it last emitted them."""
@@ -70,10 +73,30 @@ class Recorder:
         self.queued = 0
         self.in_flight = 0
 
-    def begin(self) -> None:
-        """Count a queued question as started."""
-        self.queued -= 1
-        self.in_flight += 1
+    @contextmanager
+    def shard(self, questions: int) -> Iterator[Running]:
+        """Count the questions of a shard as queued until they run, also if the shard ends before that.
+
+        Gives the context of each question that runs.
+        """
+        waiting = questions
+
+        @contextmanager
+        def running() -> Iterator[None]:
+            nonlocal waiting
+            waiting -= 1
+            self.queued -= 1
+            self.in_flight += 1
+            try:
+                yield
+            finally:
+                self.in_flight -= 1
+
+        self.queued += questions
+        try:
+            yield running
+        finally:
+            self.queued -= waiting
 
     def add(self, row: TraceRow) -> None:
         """Add a finished question."""

@@ -60,9 +60,8 @@ async def run_question(
 ) -> TraceRow:
     """Answer and score one question. Returns a row for every failure except cancellation, UserError and MemoryError."""
     example, unready = await _fitted(example, runtime)
-    most_llm_calls = runtime.budget.most_llm_calls(runtime.method, example.question)
     topics = [topic.id for topic in example.question.topic_entities]
-    record = QuestionRecord(runtime.budget, most_llm_calls, example.gold, topics)
+    record = QuestionRecord(runtime.budget, gold=example.gold, topics=topics)
     tools = _tools(example, runtime, cache, record, on_template)
     answer, error = _failed(record, unready) if unready else await _answer(example, runtime, tools, record)
     record.trail.answer(record.steps, answer.raw)
@@ -205,6 +204,7 @@ async def _answer(
     deadline = asyncio.timeout(runtime.budget.limit_s)
     try:
         async with deadline:
+            record.most_llm_calls = runtime.budget.most_llm_calls(runtime.method, example.question)
             answering = runtime.method.answer(example.question, tools)
             if not isawaitable(answering):
                 raise TypeError("the method must write `async def answer`")

@@ -5,6 +5,7 @@ The columns of a trace row are in `pipeline/traces/schema.py`.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -26,12 +27,17 @@ class QuestionRecord:
     """The steps and counters of one question in one configuration."""
 
     def __init__(
-        self, budget: Budget, most_llm_calls: float, gold: Gold = _NO_GOLD, topics: Iterable[EntityId] = ()
+        self,
+        budget: Budget,
+        most_llm_calls: float = math.inf,
+        gold: Gold = _NO_GOLD,
+        topics: Iterable[EntityId] = (),
     ) -> None:
-        """Start the clock. The method may make `most_llm_calls` calls, and one more to answer."""
+        """Start the clock."""
         self.budget = budget
         self.trail = GoldTrail(gold, topics)
-        self._most_llm_calls = most_llm_calls
+        self.most_llm_calls = most_llm_calls
+        """How many calls the method may make, besides one to answer."""
         self.counters = Counters()
         self.steps: list[Step] = []
         self.exhausted: str | None = None
@@ -71,7 +77,7 @@ class QuestionRecord:
     def spend_call(self, *, last: bool) -> None:
         """Count a model call. Raises BudgetExhausted if a limit is met, except for the `last` call, which answers."""
         if not last:
-            self._check("max_llm_calls", self.counters.llm_calls, self._most_llm_calls)
+            self._check("max_llm_calls", self.counters.llm_calls, self.most_llm_calls)
             self._check_clock()
         self.counters.llm_calls += 1
 

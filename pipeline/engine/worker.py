@@ -18,7 +18,7 @@ from pipeline.datasets.selection import Selection
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.components import Backends, Components, group_equal
 from pipeline.engine.logs import shard_of
-from pipeline.engine.metrics import Emit, Recorder
+from pipeline.engine.metrics import Emit, Recorder, Running
 from pipeline.engine.missing_nodes import count_missing_nodes
 from pipeline.engine.open_shards import OpenShards
 from pipeline.engine.question import ConfigurationRuntime, duplicate_row, run_question
@@ -56,6 +56,7 @@ class _ShardRun:
     on_row: Callable[[FinishedRows], None]
     on_answer: Callable[[], None]
     """Called for each question that all its configurations have answered."""
+    running: Running
     golds: Mapping[str, str]
     """The digest of the gold answers of each question."""
     from_gold: bool
@@ -172,21 +173,21 @@ class Worker:
 
     async def run(self, shard: Shard, on_row: Callable[[FinishedRows], None]) -> None:
         """Run every question of the shard in every configuration of the shard, and commit the shard."""
-        with self._open.shard(len(shard.examples)) as on_answer:
-            await self._run_shard(shard, on_row, on_answer)
+        questions = len(shard.examples)
+        with self._open.shard(questions) as on_answer, self._recorder.shard(questions) as running:
+            await self._run_shard(shard, on_row, on_answer, running)
 
     async def _run_shard(
-        self, shard: Shard, on_row: Callable[[FinishedRows], None], on_answer: Callable[[], None]
+        self, shard: Shard, on_row: Callable[[FinishedRows], None], on_answer: Callable[[], None], running: Running
     ) -> None:
         shard_of.set(shard.index)
-        self._recorder.queued += len(shard.examples)
         retry_failed = self._configs[0]["run"]["retry_failed"]
         from_gold = [number for number, each in enumerate(self.backends) if replies_from_gold(each.label)]
         origin = await asyncio.to_thread(ShardOrigin.of, shard.run, shard.index, shard.examples)
         earlier = await asyncio.to_thread(completions_of, self._folder, origin, from_gold, retry_failed=retry_failed)
         async with Journal(self._folder, shard.index) as journal:
             golds = {each.id: each.gold for each in origin.questions}
-            run = _ShardRun(shard, journal, earlier, on_row, on_answer, golds, bool(from_gold))
+            run = _ShardRun(shard, journal, earlier, on_row, on_answer, running, golds, bool(from_gold))
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._run_question(example, run)) for example in shard.examples]
             rows = [row for task in tasks for row in task.result()]
@@ -222,7 +223,6 @@ class Worker:
         async with self._slots:
             if self._storage_error is not None:  # a call made now could not be stored, and would be repeated
                 raise StorageError(self._storage_error)
-            self._recorder.begin()
             runtimes = list(filter(None, (_restrict(each, run.shard.configurations) for each in self._runtimes)))
             shared = run.cache(question_id, None, reused)
             caches = [
@@ -236,13 +236,13 @@ class Worker:
                 for runtime, cache in zip(runtimes, caches, strict=True)
             )
             try:
-                rows = await asyncio.gather(*answering)
+                with run.running():
+                    rows = await asyncio.gather(*answering)
             except StorageError as error:
                 self._storage_error = str(error)
                 raise
             finally:
                 del self._caches[place]
-            self._recorder.in_flight -= 1
             run.on_answer()
             return sorted(chain.from_iterable(rows), key=lambda row: row.configuration)
 

@@ -19,7 +19,7 @@ import orjson
 from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 from pydantic.dataclasses import dataclass
 
-from pipeline.errors import ServiceError, Unreachable, UserError, first_defect
+from pipeline.errors import ServiceError, Unanswerable, Unreachable, UserError, first_defect
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.dialect import Dialect, without_reasoning
 from pipeline.llm.interface import APPROXIMATE, OneModel, capped_identity
@@ -370,7 +370,7 @@ def estimate_choices(choices: Sequence[str], reported: Mapping[str, float]) -> d
     """Return the log-probability of each choice, estimated from those of the most probable next tokens.
 
     A token counts for a choice if it is the beginning of only this one. A choice without such a token gets the lowest
-    reported value, which is its upper limit. Raises ServiceError if no choice has such a token.
+    reported value, which is its upper limit. Raises Unanswerable if no choice has such a token.
     """
     mass = dict.fromkeys(choices, 0.0)
     for token, logprob in reported.items():
@@ -379,7 +379,7 @@ def estimate_choices(choices: Sequence[str], reported: Mapping[str, float]) -> d
         if len(owners := exact or matching) == 1:
             mass[owners[0]] += math.exp(logprob)
     if not any(mass.values()):
-        raise ServiceError(f"none of the {len(reported)} reported tokens begins one of the choices alone")
+        raise Unanswerable(f"none of the {len(reported)} reported tokens begins one of the choices alone")
     floor = min(reported.values())
     return {choice: math.log(weight) if weight else floor for choice, weight in mass.items()}
 
@@ -423,5 +423,5 @@ def _best_first(found: Sequence[Candidate]) -> list[int]:
 def _next_token_logprobs(reply: ChatReply) -> Mapping[str, float]:
     positions = token_logprobs(reply["choices"][0])
     if not positions:
-        raise ServiceError("the server reported no log-probabilities")
+        raise Unanswerable("the server reported no log-probabilities")
     return positions[0]

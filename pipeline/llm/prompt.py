@@ -235,3 +235,7 @@ class Call:
     """The template of the messages, if it can differ from the prompt's."""
     question: str = ""
     """The id of the question. Its calls share the beginnings of their prompts."""
+    ordinal: int = 0
+    """How many equal calls the question has made before."""
+    complaint: str | None = None
+    """The error in the previous reply, if this call asks again."""

@@ -335,6 +335,8 @@ def _differences(call: RecordedCall, other: RecordedCall) -> tuple[int, list[str
     differing += [f"sampling.{name}" for name in names if sampling.get(name) != then["sampling"].get(name)]
     if now["choices"] != then["choices"]:
         differing.append("the choices")
+    if now.get("ordinal", 0) != then.get("ordinal", 0):
+        differing.append("the number of equal calls before it")
     return len(inputs) + len(differing), inputs, differing
 
 

@@ -11,7 +11,7 @@ import orjson
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.errors import ServiceError
+from pipeline.errors import Unanswerable
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.embedded.bundled import reply_cap
 from pipeline.llm.interface import capped_identity
@@ -74,31 +74,33 @@ class _QuestionReplay:
     async def complete(self, call: Call) -> Completion:
         """Return the recorded completion.
 
-        Raises ServiceError with the differences from the nearest recorded call, or if a simulated model replied from
+        Raises Unanswerable with the differences from the nearest recorded call, or if a simulated model replied from
         other data.
         """
         if recorded := self.recorded.get(call.key):
             if call.key in self.usable:
                 return recorded.completion
-            raise ServiceError(f"not usable: the recorded call has {OTHER_DATA}")
+            raise Unanswerable(f"not usable: the recorded call has {OTHER_DATA}")
         if not self.recorded:
-            raise ServiceError("not recorded: that run has no call of this question")
+            raise Unanswerable("not recorded: that run has no call of this question")
         same_role = [other for other in self.recorded.values() if other.role == call.prompt.role]
         difference = explain_miss(_as_recorded(call), same_role, otherwise="the model or the seed")
         style = section_of(call.prompt.role, self.llm).get("prompt_style", "full")
         hint = f"; that run had llm.prompt_style={style}" if style != "full" else ""
-        raise ServiceError(f"not recorded: the nearest recorded call differs in {difference}{hint}")
+        raise Unanswerable(f"not recorded: the nearest recorded call differs in {difference}{hint}")
 
     choose = complete
 
 
 def _as_recorded(call: Call) -> RecordedCall:
     """Return the call in the form of a recorded one."""
+    asked_again = {} if call.complaint is None else {"complaint": call.complaint}
+    sampling = {"sampling": call.sampling.as_hashed(), "choices": call.choices, "ordinal": call.ordinal}
     return RecordedCall(
         key=call.key,
         role=call.prompt.role,
         template=(call.template or call.prompt.template).digest,
-        inputs=orjson.dumps(call.prompt.inputs()).decode(),
-        sampling=orjson.dumps({"sampling": call.sampling.as_hashed(), "choices": call.choices}).decode(),
+        inputs=orjson.dumps({**call.prompt.inputs(), **asked_again}).decode(),
+        sampling=orjson.dumps(sampling).decode(),
         completion=Completion(""),
     )

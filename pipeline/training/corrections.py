@@ -24,7 +24,7 @@ from pipeline.datasets.selection import Selection as Questions
 from pipeline.engine.call_cache import CallCache
 from pipeline.engine.components import Components
 from pipeline.engine.question import ConfigurationRuntime, run_question
-from pipeline.errors import ParseError, ServiceError
+from pipeline.errors import ParseError, Unanswerable
 from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.interface import Model, ModelBackend, OneModel
@@ -128,7 +128,7 @@ class _Comparing(OneModel):
     async def choose(self, call: Call) -> Completion:
         replies = self._replies[_content(call.messages, call.sampling.as_hashed(), call.choices)]
         if not replies:
-            raise ServiceError("the run did not record this call")
+            raise Unanswerable("the run did not record this call")
         return replies.popleft()
 
     def _read_replies(self, question_id: str) -> defaultdict[bytes, deque[Completion]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,5 @@ def test_the_nearest_call_is_described_in_words() -> None:
         "the inputs guidance and scratchpad and the prompt's fixed text"
     )
     assert explain_miss(made, [made], otherwise="the seed") == "the seed"
+    again = replace(made, sampling='{"sampling": {}, "choices": [], "ordinal": 1}')
+    assert explain_miss(again, [made], otherwise="the seed") == "the number of equal calls before it"

@@ -28,6 +28,7 @@ class Broken:
     good: str = ""
     failing: int = 100
     exits: bool = False
+    bound: int = 100
     gone_from: int = 100
 
     async def answer(self, question, tools):
@@ -38,6 +39,9 @@ class Broken:
         if self.exits:
             raise SystemExit(3)
         return self.look_up({}, question.id)
+
+    def most_llm_calls(self, question, caps):
+        return 100 // self.bound
 
     def look_up(self, table, id):
         return table[id]
@@ -58,6 +62,7 @@ def evaluate(
         "good: ''",
         "failing: 100",
         "exits: false",
+        "bound: 100",
         "gone_from: 100",
     ]
     (choices / "broken.yaml").write_text("\n".join(keys))
@@ -237,6 +242,14 @@ class TestOutage:
         for _ in range(100):
             seconds.append(seconds[-1] + 100)
             watched.check(self.GONE)
+
+
+def test_a_bound_on_calls_that_raises_fails_its_questions_and_not_the_run(
+    evaluate: Callable[..., tuple[int, str, str]],
+) -> None:
+    code, said, _ = evaluate("run.limit=4", "method.good='0123'", "method.bound=0", "run.max_failed=1")
+    assert code == 0
+    assert "ZeroDivisionError" in said
 
 
 def test_a_method_that_exits_fails_its_questions_and_not_the_run(

@@ -84,10 +84,16 @@ def test_a_row_is_counted_once_and_calls_by_whether_they_were_shared() -> None:
 def test_a_question_is_queued_until_it_starts() -> None:
     emitted = Emitted()
     recorder = Recorder(emitted)
-    recorder.queued += 3
-    recorder.begin()
-    recorder.emit([], 0.0)
-    assert (emitted.gauges["kgqa_questions_queued", ()], emitted.gauges["kgqa_questions_in_flight", ()]) == (2, 1)
+
+    def gauges() -> tuple[float, float]:
+        recorder.emit([], 0.0)
+        return emitted.gauges["kgqa_questions_queued", ()], emitted.gauges["kgqa_questions_in_flight", ()]
+
+    with recorder.shard(3) as running:
+        assert gauges() == (3, 0)
+        with running():
+            assert gauges() == (2, 1)
+    assert gauges() == (0, 0), "also of a shard that is given up"
 
 
 def test_servers_of_one_address_are_added_up_and_each_latency_is_emitted_once() -> None:

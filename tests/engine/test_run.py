@@ -325,7 +325,7 @@ def test_replay_names_a_question_that_was_not_recorded(tmp_path: Path) -> None:
     run(resolve(tmp_path / "first", "run.limit=4"))
     run(resolve(tmp_path / "replayed", "llm=replay", f"llm.run={tmp_path / 'first'}", "run.limit=8"))
     errors = rows(tmp_path / "replayed")["error"].drop_nulls()
-    assert errors.to_list() == ["ServiceError: not recorded: that run has no call of this question"] * 4
+    assert errors.to_list() == ["Unanswerable: not recorded: that run has no call of this question"] * 4
 
 
 def test_configurations_of_one_run_share_calls_and_answer_as_if_alone(tmp_path: Path) -> None:

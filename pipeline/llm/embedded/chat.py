@@ -11,7 +11,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
-from pipeline.errors import ServiceError, UserError
+from pipeline.errors import Unanswerable, UserError
 from pipeline.llm.checkpoint import read_config
 from pipeline.llm.prompt import Message
 
@@ -45,7 +45,7 @@ class Chat:
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
         """Return the ids of a conversation, which the model continues; a last message of the assistant is left open.
 
-        Raises ServiceError if the template refuses the messages.
+        Raises Unanswerable if the template refuses the messages.
         """
         is_open = messages[-1].role == "assistant"
         turns = [message._asdict() for message in messages]
@@ -55,7 +55,7 @@ class Chat:
         try:
             text = self._template.render(given, **self._words)
         except TemplateError as error:
-            raise ServiceError(f"the chat template refuses the prompt: {error}") from None
+            raise Unanswerable(f"the chat template refuses the prompt: {error}") from None
         return self.tokens(_without_end(text) if is_open else text)
 
     def tokens(self, text: str) -> list[int]:
@@ -144,7 +144,7 @@ def _without_end(text: str) -> str:
     """Return a conversation up to the end of its last message, trimmed there if the template trims messages."""
     before, mark, after = text.rpartition(_END_MARKER)
     if not mark:
-        raise ServiceError("the chat template omits the beginning of the reply")
+        raise Unanswerable("the chat template omits the beginning of the reply")
     return before if after.startswith(" ") else before.rstrip()
 
 

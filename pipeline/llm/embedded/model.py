@@ -78,7 +78,7 @@ class EmbeddedModel(OneModel):
         return reply_cap(self.model, self.max_new_tokens, method, dataset)
 
     async def complete(self, call: Call) -> Completion:
-        """Answer one call. Raises ContextOverflow, or ServiceError if the chat template refuses the prompt."""
+        """Answer one call. Raises ContextOverflow, or Unanswerable if the chat template refuses the prompt."""
         sampling = call.sampling
         if sampling.is_beam_search:
             return await self._search(call)
