@@ -24,7 +24,7 @@ _SHOWN = ("loss", "eval_loss", "eval_accuracy")
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The keys of `conf/train_arg.yaml` that are in no section."""
+    """The keys of `conf/train_arg.yaml` and its like that are in no section."""
 
     output: str
     texts: str | tuple[str, ...]

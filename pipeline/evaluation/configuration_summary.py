@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -19,28 +19,13 @@ from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.statistics import Estimate, Values, estimate_mean
 from pipeline.llm.interface import is_closed_book, replies_from_gold, simulated
 from pipeline.suggestions import did_you_mean
+from pipeline.traces.schema import Counters
 
 T = TypeVar("T")
 
 STANDARD_SCORES = {"hits_at_1": "Hits@1", "f1": "F1"}
 """Headings of the scores that every table has, by score."""
-_COUNTERS = (
-    "llm_calls",
-    "llm_calls_shared",
-    "prompt_tokens",
-    "completion_tokens",
-    "kg_lookups",
-    "kg_queries",
-    "kg_rows",
-    "parse_failures",
-    "replies_cut",
-    "at_limit",
-    "without_plan",
-    "llm_s",
-    "kg_s",
-    "wall_s",
-    "critical_s",
-)
+_COUNTERS = tuple(each.name for each in fields(Counters))
 SUMMARY_COLUMNS = ("point", "method", "dataset", "status", "gold", "meta", *SCORES, *_COUNTERS)
 """The trace columns that `group_equal_rows` reads."""
 _EQUAL_COLUMNS = ("point", "method", "dataset", "status", "empty_gold", "meta", *SCORES)

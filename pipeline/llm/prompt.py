@@ -201,7 +201,11 @@ class Prompt(ABC, Generic[T]):
 
     @abstractmethod
     def inputs(self) -> dict[str, str]:
-        """Return the text for each slot of the template."""
+        """Return the text for each slot of the template.
+
+        Solved questions belong into the slot `references`, and the question into `question`: what these two name, the
+        search has not found (`kgqa losses`).
+        """
 
     @abstractmethod
     def parse(self, text: str) -> T:
