@@ -54,7 +54,9 @@ def kgqa(*words: object) -> str:
 def show_command(run: object, question_id: str, configuration: int, configurations: int) -> str:
     """Return the command that shows a question. It names the configuration if the run has more than one."""
     chosen = [f"configuration={configuration}"] if configurations > 1 else []
-    return kgqa("show", run, question_id, *chosen)
+    looks_like_a_key = "=" in question_id or question_id.startswith(("-", "+", "~"))
+    words = [*chosen, "--", question_id] if looks_like_a_key else [question_id, *chosen]
+    return kgqa("show", run, *words)
 
 
 def printable(text: str) -> str:

@@ -26,6 +26,7 @@ from pipeline.evaluation.configuration_summary import open_book
 from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm, mcnemar
 from pipeline.llm.interface import simulated
 from pipeline.suggestions import did_you_mean
+from pipeline.traces.folder import BATCH
 
 Correction = Literal["holm", "bh"]
 _CORRECT = {"holm": holm, "bh": benjamini_hochberg}
@@ -243,8 +244,12 @@ def compare(
 
 
 def _computation(configuration: RunConfiguration) -> tuple[object, str]:
-    """Return what is equal for configurations of a run that differ only in keys that their method ignores."""
-    return configuration.folder.path, config.key_without_name(configuration.config)
+    """Return what is equal for configurations that differ only in keys that their method ignores.
+
+    They are those of one run, or of the batches of one search, which make no call twice.
+    """
+    folder = configuration.folder.path
+    return folder.parent if folder.name.startswith(BATCH) else folder, config.key_without_name(configuration.config)
 
 
 def read_flips(base: RunConfiguration, comparison: Comparison) -> Flips:

@@ -49,10 +49,14 @@ class Arguments:
     """Hydra overrides: `key=value`."""
 
     @classmethod
-    def parse(cls, argv: Sequence[str], config_name: str = "config") -> Self:
-        """Separate words from overrides. A word with an equals sign is an override unless it is an existing path."""
+    def parse(cls, argv: Sequence[str], config_name: str = "config", literal: Sequence[str] = ()) -> Self:
+        """Separate words from overrides. A word with an equals sign is an override unless it is an existing path.
+
+        The `literal` words are no overrides.
+        """
         overrides = [word for word in argv if "=" in word and not os.path.exists(word)]
-        return cls(config_name, [word for word in argv if word not in overrides], list(map(config.readable, overrides)))
+        words = [word for word in argv if word not in overrides]
+        return cls(config_name, [*words, *literal], list(map(config.readable, overrides)))
 
     def run_folders(self) -> list[StoragePath]:
         """Return the run folders that the words name, each once. Name on stderr each word that is left out.

@@ -20,7 +20,7 @@ from pipeline.console import Console
 from pipeline.datasets.interface import Dataset
 from pipeline.datasets.selection import Selection
 from pipeline.errors import UserError
-from pipeline.retrieval.reference_builder import BuildReport, build_references
+from pipeline.retrieval.reference_builder import HELD_OUT, BuildReport, build_references
 from pipeline.retrieval.references import ReferenceBase
 from pipeline.text import counted, printable
 from pipeline.types import Example, Rejected
@@ -46,8 +46,13 @@ def run(arguments: Arguments) -> Output:
     base, report = asyncio.run(_build(plan, composed, dataset))
     if not base.references:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.rejected.items())
+        held_out = (
+            ". references.held_out selects the questions that are held out; of a dataset without splits, name their "
+            "file, as in +references.held_out.questions=FILE"
+        )
         raise UserError(
             f"none of {counted(report.questions, 'question')} can be a reference ({reasons}); nothing was written"
+            f"{held_out if HELD_OUT in report.rejected else ''}"
         )
     output = plan.output or Path("references") / f"{dataset.name}.jsonl"
     base.save(output)

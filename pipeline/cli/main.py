@@ -149,7 +149,8 @@ def _run(words: Sequence[str]) -> int:
     name = named(words)
     if name is None:
         return _list_subcommands(words)
-    flags, rest = hydra_flags.take(words[len(name.split()) :], COMMANDS[name])
+    rest, literal = _split_literal(words[len(name.split()) :])
+    flags, rest = hydra_flags.take(rest, COMMANDS[name])
     if flags.hydra_help:
         print(hydra_flags.HELP)
         return 0
@@ -165,9 +166,9 @@ def _run(words: Sequence[str]) -> int:
     name_repeated(rest)
     as_json, rest = _take_json(rest) if command.prints_figures else (False, rest)
     table, rest = _take_table(rest) if command.writes_tables else (None, rest)
-    arguments = Arguments.parse(rest, command.config_name or "config")
+    arguments = Arguments.parse(rest, command.config_name or "config", literal)
     if command.words == "none":
-        arguments = Arguments(arguments.config_name, (), rest)  # composing says what is wrong with a word
+        arguments = Arguments(arguments.config_name, (), [*rest, *literal])  # composing says what is wrong with a word
     if flags.cfg or flags.info:
         shown = {each: getattr(flags, each) for each in ("cfg", "package", "resolve", "info")}
         config.show(arguments.overrides, arguments.config_name, **shown)
@@ -184,6 +185,12 @@ def _run(words: Sequence[str]) -> int:
     finally:
         output.print(as_json=as_json)
     return int(output.exit_code)
+
+
+def _split_literal(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the words before `--`, and those after it, which are names even if they look like keys or flags."""
+    end = list(words).index("--") if "--" in words else len(words)
+    return words[:end], words[end + 1 :]
 
 
 def _sweeping(name: str) -> str:

@@ -42,8 +42,8 @@ def run(arguments: Arguments) -> Output:
     """Print the trace of one question; with `calls=true`, the exact prompt and reply of each model call."""
     if len(arguments.words) != 2:
         raise UserError(
-            "name a run folder and the id of a question: kgqa show RUN QUESTION. kgqa losses RUN names wrong ones, and "
-            "kgqa view RUN lists all"
+            "name a run folder and the id of a question: kgqa show RUN QUESTION, or kgqa show RUN -- QUESTION for an "
+            "id that looks like a key. kgqa losses RUN names wrong ones, and kgqa view RUN lists all"
         )
     folder, question = arguments.words
     plan = config.build_own(Plan, arguments.compose())

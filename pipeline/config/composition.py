@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from functools import cache, lru_cache
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -187,6 +188,7 @@ def _compose_known(overrides: Sequence[str], name: str) -> tuple[DictConfig, dic
     _refuse_several_choices(overrides, name)
     composed, choices = _compose_by_hydra(overrides, name)
     _refuse_added(overrides, name, choices)
+    _refuse_hidden(overrides, name, choices)
     return composed, choices
 
 
@@ -218,6 +220,25 @@ def _refuse_added(overrides: Sequence[str], name: str, choices: Collection[str])
         missing = None if first in known else _missing_group(first, groups)
         if missing or first not in known | own:
             raise UserError(missing or _unknown(key, composed, groups))
+
+
+def _refuse_hidden(overrides: Sequence[str], name: str, choices: Mapping[str, str]) -> None:
+    """Raise UserError for a file of the user that is not read, because a file of the project has its name.
+
+    The files of the project come first, so that nobody's folder changes what `method=srp` means.
+    """
+    remedies = {name: "give its keys on the command line"}
+    for group, choice in choices.items():
+        remedy = f"rename it, as to my_{choice}.yaml, and choose {group}=my_{choice}"
+        remedies[f"{group.partition('@')[0]}/{choice}"] = remedy
+    folders = key_docs.search_path(user_conf_dirs(), overrides)
+    for (path, remedy), folder in product(remedies.items(), folders):
+        file, used = folder / f"{path}.yaml", conf_dir() / f"{path}.yaml"
+        if file.is_file() and used.is_file() and file.read_bytes() != used.read_bytes():
+            raise UserError(
+                f"{file} is not used, because a file of the project has its name: {remedy}. Files of your own are "
+                "searched in KGQA_CONF, by default ./conf"
+            )
 
 
 def _compose_defaults(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:

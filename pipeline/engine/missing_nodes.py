@@ -77,8 +77,8 @@ class MissingNodes:
         """How many questions have an answer that a simulated model cannot find."""
         return (
             f"{self.no_way:,} of {self._among_golds}: the answer (e.g. '{self.value}') is a value that is not in the "
-            "graph, and no gold path that can be read (gold_relation_paths or sparql) says how to compute it: the "
-            "oracle does not know the answer"
+            "graph in this spelling, and no gold path that can be read (gold_relation_paths or sparql) says how to "
+            "find or compute it: the oracle may not know the answer"
         )
 
     @property

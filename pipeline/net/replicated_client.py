@@ -307,8 +307,8 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         rest_s = min(asked_s, self._policy.max_backoff_s)
         if server.rest_s <= 0:
             level = logging.WARNING if asked_s > rest_s else logging.INFO
-            message = "%s server %s asks for no requests for %.3g s (Retry-After): it gets none for %.3g s"
-            _log.log(level, message, self.kind, server.url, asked_s, rest_s)
+            message = "%s server %s asks for no requests for %s s (Retry-After): it gets none for %s s"
+            _log.log(level, message, self.kind, server.url, *(f"{pause_s:,.5g}" for pause_s in (asked_s, rest_s)))
         server.resting_until = max(server.resting_until, time.monotonic() + rest_s)
 
     def _pick(self, tried: Collection[Server], only: Server | None, affinity: str | None) -> Server | None:

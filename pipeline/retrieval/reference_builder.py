@@ -21,6 +21,8 @@ from pipeline.types import Example
 
 MAX_HOPS = 4
 MAX_ANSWERS = 10
+HELD_OUT = "held out"
+"""The reason of `BuildReport.rejected` for questions that must not be references."""
 
 
 @dataclass(slots=True)
@@ -151,4 +153,4 @@ def _ineligible(example: Example, excluded: Collection[str]) -> str | None:
         return "no topic entity"
     if not example.gold.answers:
         return "no answer"
-    return "held out" if normalise(example.question.text) in excluded else None
+    return HELD_OUT if normalise(example.question.text) in excluded else None

@@ -10,7 +10,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO, TypeAlias
@@ -342,12 +342,17 @@ def _open_lock(path: Path) -> TextIO:
     refuse_special(path)
     try:
         return path.open("a")  # a link to another file must not empty that file
+    except PermissionError as error:
+        with suppress(OSError):
+            return path.open()  # it is that of another user, whose run may go on
+        raise UserError(f"{path} cannot be opened: {error.strerror}; name another run.dir") from None
     except OSError as error:
         remedy = "name" if error.errno == errno.EROFS else "remove it, or name"
         raise UserError(f"{path} cannot be opened: {error.strerror}; {remedy} another run.dir") from None
 
 
 def _lock(handle: int, path: Path) -> None:
+    """Take the lock. Raises UserError if another process has it."""
     for waits_s in (0.1, 0.1, None):  # `_is_locked` of another process holds the lock for an instant
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -357,7 +362,10 @@ def _lock(handle: int, path: Path) -> None:
                     f"{path} is in use by another process: wait until it ends, or name another run.dir"
                 ) from None
             time.sleep(waits_s)
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.EBADF:  # NFS locks only what may be written
+                lock = f"{path / 'lock'} is the file of another user, and cannot be locked"
+                raise UserError(f"{lock}: get permission to write it, or name another run.dir") from None
             return  # a cluster file system without locks: run without one
         else:
             return

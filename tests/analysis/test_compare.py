@@ -132,8 +132,16 @@ def test_configurations_that_compute_the_same_are_corrected_for_once() -> None:
     assert found[0].corrected_p == found[1].corrected_p == alone.corrected_p == alone.p_value
     assert found[2].corrected_p == 1
     several = " ".join(table(base, other, same, configuration("4", *worse)).split())
-    assert "configurations that differ only in keys that their method ignores count once" in several
+    once = "configurations of a search that differ in no key, or only in keys that their method ignores, count once"
+    assert once in several
     assert "count once" not in table(base, other, configuration("4", *worse))
+
+
+def test_equal_configurations_in_batches_of_a_search_count_once_and_those_of_other_runs_do_not() -> None:
+    base, other = configuration("0", *[1.0] * 12), configuration("1", *[0.0] * 12)
+    for folder, tests in ((base.folder.path / "batch-001", 1), (base.folder.path.with_name("other"), 2)):
+        found = compared(base, other, replace(other, name="2", folder=RunFolder(folder)))
+        assert [each.tests for each in found] == [tests, tests]
 
 
 def table(base: RunConfiguration, *others: RunConfiguration) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -381,6 +383,22 @@ def test_a_command_that_fails_at_once_leaves_no_folder(
     code, *_ = evaluate(*words)
     assert code == 2
     assert Path("r").exists() == (words == ("run.limit=40",)), "a run that was begun stays"
+
+
+@pytest.mark.parametrize("id", ["x?y=1&z", "-2", "~a"])
+def test_a_command_shows_a_question_whose_id_looks_like_a_key(
+    id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    question = {"id": id, "question": "who made b", "topic_entities": ["b"], "answers": ["c"]}
+    Path("questions.jsonl").write_text(json.dumps(question))
+    Path("facts.tsv").write_text("b\tmade.by\ta\n")
+    data = ("dataset=custom", "dataset.questions=questions.jsonl", "dataset.triples=facts.tsv")
+    assert main(["evaluate", "method=tog", "llm=similarity", *data, "run.dir=r", "run.max_failed=1"]) == 0
+    assert main(["losses", "r"]) == 0
+    command = re.findall(r"kgqa (show .+) shows a question", capsys.readouterr().out)[0]
+    assert main(shlex.split(command)) == 0
+    assert f"{id} of custom, answered by tog" in capsys.readouterr().out
 
 
 def test_show_names_what_is_missing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

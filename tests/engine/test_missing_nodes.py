@@ -167,7 +167,7 @@ def test_the_oracle_says_which_values_it_cannot_compute(
     write(dataset, rows("Bo", "1990") + json.dumps({"id": "q9", **fields, **gold}) + "\n")
     files = [f"dataset.triples={tmp_path}/facts.tsv", f"dataset.questions={dataset.questions}"]
     text = printed("dataset=custom", *files, "method=srp", f"llm={model}", f"run.dir={tmp_path}/run")
-    sentence = "1 of 3 questions: the answer (e.g. '1') is a value that is not in the graph, and no gold path"
+    sentence = "1 of 3 questions: the answer (e.g. '1') is a value that is not in the graph in this spelling"
     assert (sentence in text) is (said and model == "oracle")
 
 
@@ -187,7 +187,7 @@ def test_the_oracle_says_it_also_if_another_model_is_asked_first(dataset: Custom
     points = [[*files, "method=srp", f"llm={model}", f"run.dir={tmp_path}/run"] for model in ("similarity", "oracle")]
     text = StringIO()
     execute(compose_configurations(points, Console(quiet=True)), Console(file=text, width=400))
-    assert "the oracle does not know the answer" in text.getvalue()
+    assert "the oracle may not know the answer" in text.getvalue()
 
 
 async def test_each_question_is_looked_up_in_its_own_graph(tmp_path: Path) -> None:

@@ -77,7 +77,10 @@ def test_a_mistake_is_answered_with_one_sentence(
     for words, sentence in [
         (["references.clusters=0"], "references.clusters=0 is wrong: input should be greater than 0"),
         (["references.cluster=3"], "unknown key 'references.cluster'. Did you mean 'references.clusters'?"),
-        (["references.held_out.split=train"], "none of 60 questions can be a reference (60 held out)"),
+        (
+            ["references.held_out.split=train"],
+            "none of 60 questions can be a reference (60 held out); nothing was written. references.",
+        ),
     ]:
         assert main(["build-references", *SMALL, *words]) == 2
         assert sentence in capsys.readouterr().err

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import uuid
+from contextlib import nullcontext
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -98,6 +102,28 @@ def test_a_pipe_or_a_device_in_place_of_a_file_is_refused(name: str, kind: str, 
         (tmp_path / name).symlink_to("/dev/zero")
     with pytest.raises(StorageError, match=f"{name} is no regular file"):
         _read_and_hold(folder)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_folder_whose_lock_is_that_of_another_user_is_locked_all_the_same(
+    *, goes_on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path)
+    with folder.held():
+        pass
+    may_open = Path.open
+
+    def open_to_read(path: Path, mode: str = "r") -> IO[str]:
+        if mode == "a":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return may_open(path, mode)  # type: ignore[return-value]
+
+    with may_open(tmp_path / "lock") as theirs:
+        fcntl.flock(theirs, fcntl.LOCK_EX if goes_on else fcntl.LOCK_UN)
+        monkeypatch.setattr(Path, "open", open_to_read)
+        refused = pytest.raises(UserError, match="is in use by another process")
+        with refused if goes_on else nullcontext(), folder.held():
+            assert not goes_on
 
 
 def _read_and_hold(folder: RunFolder) -> None:

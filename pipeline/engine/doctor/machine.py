@@ -103,7 +103,10 @@ async def run_folder(configuration: Configuration) -> list[Finding]:
 
 
 def _other_run(configuration: Configuration, folder: RunFolder) -> Iterator[Finding]:
-    """Find results in the folder that do not belong to the configuration, so that its run would be refused."""
+    """Find another run that uses the folder, or results that do not belong to the configuration: both are refused."""
+    if folder.state(None) == "still running":
+        used = f"{folder.path} is in use by another process"
+        yield from problem("run folder", used, "Wait until it ends, or name another run.dir.")
     if configuration.config["run"]["restart"]:
         return
     try:

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from pipeline.engine.doctor import machine
+from pipeline.traces.folder import RunFolder
 from tests.engine.doctor.support import point, worst
 
 
@@ -91,6 +92,12 @@ class TestRunFolder:
         monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
         found = worst(await machine.run_folder(point(f"run.dir={tmp_path}/run")))
         assert found == (level, f"{tmp_path}/run: {free / 2**30:.1f} GiB free", fix)
+
+    async def test_a_folder_that_another_process_uses(self, tmp_path: Path) -> None:
+        with RunFolder(tmp_path).held():
+            found = worst(await machine.run_folder(point(f"run.dir={tmp_path}")))
+        used = f"{tmp_path} is in use by another process"
+        assert found == ("problem", used, "Wait until it ends, or name another run.dir.")
 
     async def test_a_file_system_that_does_not_sync(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def fsync(_: int) -> None:
