@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ def refuse_untrusted(configs: Iterable[Mapping[str, Any]], file: object, overrid
             if leaf not in known:
                 name = path.rpartition(".")[2]
                 raise _untrusted(file, f"{path}={leaf[1]}", _GUARDED.get(name, "can run code"))
-        for url, variable in (*_keys_sent(resolved["llm"], "llm"), *_keys_sent(resolved["kg"], "kg")):
+        sent = chain.from_iterable(_keys_sent(resolved[name], name) for name in SECTIONS if name in resolved)
+        for url, variable in sent:
             if (url, variable) not in named and os.environ.get(variable):
                 raise _untrusted(file, url, f"would get the key in {variable}")
 
@@ -85,19 +87,26 @@ def _code(section: Mapping[str, Any], kind: str, path: str) -> Iterator[tuple[st
 
 
 def _keys_sent(section: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str]]:
-    """Yield each server of a section with the variable of the environment whose key it gets."""
-    if kind == "llm":
-        for keys in llm_by_role(section).values():
-            # A section without the variable gets the default one.
-            variable = keys.get("api_key_env", _default_variable())
-            yield from ((str(url), str(variable)) for url in _listed(keys.get("base_urls")))
-    if kind == "kg":
-        yield from ((str(url), name) for url in _listed(section.get("endpoints")) for name in _ACCOUNT)
+    """Yield each server of a section with each variable of the environment whose key it may get.
+
+    A class of the user may read a variable as those of the project do: a key whose name ends with `_env` names it.
+    """
+    for keys in llm_by_role(section).values() if kind == "llm" else (section,):
+        variables = [str(value) for key, value in keys.items() if key.endswith("_env") and value]
+        if kind == "llm" and "api_key_env" not in keys:
+            variables.append(_default_variable())
+        if kind == "kg":
+            variables += _ACCOUNT
+        yield from product(_servers_in(keys), variables)
 
 
-def _listed(urls: object) -> list[object]:
-    """Return the URLs of a key, whose value nobody has validated yet."""
-    return urls if isinstance(urls, list) else [urls] if urls else []
+def _servers_in(value: object) -> Iterator[str]:
+    """Yield the URLs of servers in a value that nobody has validated yet."""
+    if isinstance(value, str) and value.startswith(("http://", "https://")):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _servers_in(each)
 
 
 @cache

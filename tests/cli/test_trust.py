@@ -243,6 +243,21 @@ class TestKeys:
         config.refuse_untrusted([sent], "run.yaml", [*serve, word])
         config.refuse_untrusted([config.compose(serve)], "run.yaml")
 
+    @pytest.mark.parametrize("servers", ["http://elsewhere/rest", {"reads": ["https://elsewhere/rest"]}])
+    @pytest.mark.parametrize("section", ["kg", "llm", "dataset"])
+    def test_a_server_of_a_class_of_the_user(self, section: str, servers: Any, tmp_path: Path) -> None:
+        """A foreign run.yaml names another server for a class that the user has made known."""
+        own = tmp_path / section / "mine.yaml"
+        own.parent.mkdir()
+        known = {"_target_": "mine.Client", "hosts": "http://mine/rest", "token_env": "SECRET_KEY"}
+        own.write_text(yaml.safe_dump(known))
+        words = [f"hydra.searchpath=[file://{tmp_path}]"]
+        resolved = config.compose([]) | {section: known}
+        config.refuse_untrusted([resolved], "run.yaml", words)
+        sent = resolved | {section: {**known, "hosts": servers}}
+        with pytest.raises(UserError, match=r"elsewhere/rest, which would get the key in SECRET_KEY"):
+            config.refuse_untrusted([sent], "run.yaml", words)
+
     def test_an_account_of_a_graph_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
         resolved = config.compose(["kg=sparql", "kg.endpoints=[http://elsewhere/sparql]"])
         config.refuse_untrusted([resolved], "run.yaml")
