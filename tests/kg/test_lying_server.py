@@ -30,6 +30,12 @@ def facts() -> list[Triple]:
     return list(default(SyntheticWorld, triples=2000).triples())
 
 
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some servers ask for pauses without end, which are cut to the longest back-off."""
+    monkeypatch.setattr("pipeline.kg.sparql_client._BACKOFF_S", (0.25, 0.5))
+
+
 QUIET = Console(quiet=True)
 
 
