@@ -463,33 +463,32 @@ def test_a_group_of_the_user_may_be_added(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("file", "words", "remedy"),
+    ("file", "words"),
     [
-        ("method/tog.yaml", ["method=tog"], "as to my_tog.yaml, and choose method=my_tog"),
-        (
-            "kg/vocabulary/rdfs.yaml",
-            ["kg=sparql", "kg.endpoints=[http://x]", "kg/vocabulary=rdfs"],
-            "choose kg/vocabulary=my_rdfs",
-        ),
-        ("llm/oracle.yaml", ["llm=oracle"], "choose llm=my_oracle"),
-        ("config.yaml", [], "give its keys on the command line"),
+        ("method/tog.yaml", ["method=tog", "method.mine=3"]),
+        ("method/tog.yaml", ["method=mine"]),
+        ("kg/vocabulary/rdfs.yaml", ["kg=sparql", "kg.endpoints=[http://x]", "kg/vocabulary=rdfs"]),
+        ("llm/oracle.yaml", []),
     ],
 )
 @pytest.mark.parametrize("by_search_path", [False, True])
-def test_a_file_that_one_of_the_project_hides_is_refused(
-    file: str, words: list[str], remedy: str, *, by_search_path: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_choice_that_one_of_the_project_hides_is_refused(
+    file: str, words: list[str], *, by_search_path: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if by_search_path:
         words = [*words, f"hydra.searchpath=[file://{tmp_path}]"]
     else:
         monkeypatch.setenv("KGQA_CONF", str(tmp_path))
     own = tmp_path / file
-    own.parent.mkdir(parents=True, exist_ok=True)
-    own.write_bytes((config.conf_dir() / file).read_bytes())
-    config.compose(words)  # an equal copy does no harm
-    own.write_text("depth: 1\n")
-    with pytest.raises(UserError, match=f"^{own} is not used, because a file of the project has its name: .*{remedy}"):
+    own.parent.mkdir(parents=True)
+    (tmp_path / "method").mkdir(exist_ok=True)
+    (tmp_path / "method" / "mine.yaml").write_text("defaults: [tog]\n")
+    own.write_text("mine: 1\n")
+    group, choice = own.relative_to(tmp_path).parent, own.stem
+    with pytest.raises(UserError, match=f"^{own} cannot be chosen, .* and choose {group}=my_{choice}"):
         config.compose(words)
+    own.write_bytes((config.conf_dir() / file).read_bytes())
+    config.compose([word for word in words if word != "method.mine=3"])  # an equal copy does no harm
 
 
 def test_choices_of_the_user_are_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

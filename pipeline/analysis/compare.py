@@ -26,7 +26,6 @@ from pipeline.evaluation.configuration_summary import open_book
 from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm, mcnemar
 from pipeline.llm.interface import simulated
 from pipeline.suggestions import did_you_mean
-from pipeline.traces.folder import BATCH
 
 Correction = Literal["holm", "bh"]
 _CORRECT = {"holm": holm, "bh": benjamini_hochberg}
@@ -248,8 +247,8 @@ def _computation(configuration: RunConfiguration) -> tuple[object, str]:
 
     They are those of one run, or of the batches of one search, which make no call twice.
     """
-    folder = configuration.folder.path
-    return folder.parent if folder.name.startswith(BATCH) else folder, config.key_without_name(configuration.config)
+    folder = configuration.folder
+    return folder.search or folder.path, config.key_without_name(configuration.config)
 
 
 def read_flips(base: RunConfiguration, comparison: Comparison) -> Flips:

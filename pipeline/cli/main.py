@@ -247,11 +247,12 @@ def _list_subcommands(words: Sequence[str]) -> int:
 
 def _with_current_names(argv: list[str]) -> list[str]:
     """Translate the names of older versions, and report each one on stderr."""
-    command, sentence = current_command(argv)
+    current, sentence = current_command(argv)
+    command, literal = _split_literal(current)
     overrides = [current_override(word) for word in command]
     for message in filter(None, [sentence, *(message for _, message in overrides)]):
         print(f"kgqa: {printable(message)}", file=sys.stderr)
-    return [word for word, _ in overrides]
+    return [*(word for word, _ in overrides), *(["--", *literal] if literal else [])]
 
 
 def _user_message(error: Exception) -> str | None:

@@ -16,7 +16,7 @@ from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.cli.run_output import REPORT
 from pipeline.console import Console
-from pipeline.engine.retry_advice import TOO_LONG, is_too_long
+from pipeline.engine.retry_advice import TOO_LONG, is_final, is_too_long
 from pipeline.errors import StorageError, UserError
 from pipeline.evaluation.configuration_summary import Group, best_first, leaves_out_closed_book, rivals
 from pipeline.evaluation.score_tables import percent, sweep_table
@@ -101,7 +101,7 @@ def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iter
     yield from (f"{note}." for note in configurations[0].run.score_notes)
     if failed := sum(each.failed for each in summaries):
         errors = configurations[0].run.errors
-        is_vain = not can_retry_any(configurations) or all(map(is_too_long, errors))
+        is_vain = not can_retry_any(configurations) or all(map(is_final, errors))
         again = "" if is_vain else f": {kgqa('evaluate', path / 'run.yaml', 'run.retry_failed=true')} asks again"
         said = f"{counted_questions(failed, len(summaries))} failed and {agreeing('count', failed)} as wrong"
         yield f"{said}{again}."

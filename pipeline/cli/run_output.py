@@ -16,7 +16,7 @@ from pipeline.analysis.score_notes import compares_all, score_notes
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
-from pipeline.engine.retry_advice import TOO_LONG, can_retry, is_too_long, retry_refusals
+from pipeline.engine.retry_advice import TOO_LONG, can_retry, is_final, is_too_long, retry_refusals
 from pipeline.engine.sources import is_own
 from pipeline.errors import FAILED_RUN, StorageError
 from pipeline.evaluation.budget_limits import cut_replies_line, limits_line, without_plan_line
@@ -176,7 +176,7 @@ def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary],
     edited = retry_refusals(folder.path, configs, run, counts) or free
     failed, asked = sum(each.failed for each in summaries), sum(each.answered for each in summaries)
     own_count = f", of {asked:,} in {counted(len(summaries), 'configuration')} (each counts its own)" if several else ""
-    is_vain = not can_retry(configs, run, counts) or all(map(is_too_long, errors))
+    is_vain = not can_retry(configs, run, counts) or all(map(is_final, errors))
     again = "" if is_vain else "; run.retry_failed=true runs them again"
     said = f"{counted(failed, 'question')} failed{own_count}{again}:"
     return [said, *shown, *more, *([TOO_LONG] if any(map(is_too_long, errors)) else []), *edited, *much]

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from functools import cache, lru_cache
-from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -186,9 +185,9 @@ def _composed(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str
 def _compose_known(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
     """Compose as `_composed` does. Raises UserError for what Hydra takes and the project does not, `HYDRA_ERRORS`."""
     _refuse_several_choices(overrides, name)
+    _refuse_hidden(overrides)
     composed, choices = _compose_by_hydra(overrides, name)
     _refuse_added(overrides, name, choices)
-    _refuse_hidden(overrides, name, choices)
     return composed, choices
 
 
@@ -222,23 +221,21 @@ def _refuse_added(overrides: Sequence[str], name: str, choices: Collection[str])
             raise UserError(missing or _unknown(key, composed, groups))
 
 
-def _refuse_hidden(overrides: Sequence[str], name: str, choices: Mapping[str, str]) -> None:
-    """Raise UserError for a file of the user that is not read, because a file of the project has its name.
+def _refuse_hidden(overrides: Sequence[str]) -> None:
+    """Raise UserError for a choice of the user that cannot be chosen, because one of the project has its name.
 
     The files of the project come first, so that nobody's folder changes what `method=srp` means.
     """
-    remedies = {name: "give its keys on the command line"}
-    for group, choice in choices.items():
-        remedy = f"rename it, as to my_{choice}.yaml, and choose {group}=my_{choice}"
-        remedies[f"{group.partition('@')[0]}/{choice}"] = remedy
-    folders = key_docs.search_path(user_conf_dirs(), overrides)
-    for (path, remedy), folder in product(remedies.items(), folders):
-        file, used = folder / f"{path}.yaml", conf_dir() / f"{path}.yaml"
-        if file.is_file() and used.is_file() and file.read_bytes() != used.read_bytes():
-            raise UserError(
-                f"{file} is not used, because a file of the project has its name: {remedy}. Files of your own are "
-                "searched in KGQA_CONF, by default ./conf"
-            )
+    for folder in key_docs.search_path(user_conf_dirs(), overrides):
+        for file in sorted(folder.glob("*/**/*.yaml")):
+            path = file.relative_to(folder)
+            used = conf_dir() / path
+            if used.is_file() and file.read_bytes() != used.read_bytes():
+                raise UserError(
+                    f"{file} cannot be chosen, because a file of the project has its name: rename it, as to "
+                    f"my_{path.name}, and choose {path.parent}=my_{path.stem}. KGQA_CONF names the folder of your own "
+                    "files, by default ./conf"
+                )
 
 
 def _compose_defaults(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:

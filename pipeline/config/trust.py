@@ -7,6 +7,7 @@ that gets a key of the environment, must be named by the user: in `conf/`, on th
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, product
@@ -32,6 +33,9 @@ _GUARDED = {
 }
 """Keys whose values the user must name, and why."""
 _ACCOUNT = ("VIRTUOSO_USER", "VIRTUOSO_PASSWORD")
+
+_ADDRESS = re.compile(r"://|^[\w.-]+:\d+(?:/|$)")
+"""What a text has that can be the address of a server."""
 
 Leaf = tuple[str, str]
 """The section of a key, and its value as text. A section inside another one counts by its own name alone."""
@@ -89,24 +93,33 @@ def _code(section: Mapping[str, Any], kind: str, path: str) -> Iterator[tuple[st
 def _keys_sent(section: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str]]:
     """Yield each server of a section with each variable of the environment whose key it may get.
 
-    A class of the user may read a variable as those of the project do: a key whose name ends with `_env` names it.
+    A class of the user may have other keys than those of the project. There, each text that can be an address counts,
+    and each variable that a key names whose own name ends with `_env`.
     """
     for keys in llm_by_role(section).values() if kind == "llm" else (section,):
-        variables = [str(value) for key, value in keys.items() if key.endswith("_env") and value]
-        if kind == "llm" and "api_key_env" not in keys:
-            variables.append(_default_variable())
-        if kind == "kg":
-            variables += _ACCOUNT
-        yield from product(_servers_in(keys), variables)
+        # A section without the variable gets the default one.
+        variables = [keys.get("api_key_env", _default_variable())] if kind == "llm" else []
+        yield from product(_texts(keys.get("base_urls")), map(str, variables))
+        yield from product(_texts(keys.get("endpoints")), _ACCOUNT if kind == "kg" else ())
+        if not str(keys.get("_target_", "")).startswith("pipeline."):
+            named = [text for key, value in _leaves(keys) if key.endswith("_env") for text in _texts(value)]
+            yield from product((text for _, text in _leaves(keys) if _ADDRESS.search(text)), named)
 
 
-def _servers_in(value: object) -> Iterator[str]:
-    """Yield the URLs of servers in a value that nobody has validated yet."""
-    if isinstance(value, str) and value.startswith(("http://", "https://")):
-        yield value
-    elif isinstance(value, Mapping | list):
-        for each in value.values() if isinstance(value, Mapping) else value:
-            yield from _servers_in(each)
+def _leaves(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each text of a section of the user, with its key. Parts of a class of the project are left out."""
+    for key, value in section.items():
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, Mapping):
+                if not str(each.get("_target_", "")).startswith("pipeline."):
+                    yield from _leaves(each)
+            elif each is not None:
+                yield key, str(each)
+
+
+def _texts(value: object) -> list[str]:
+    """Return the texts of a key, whose value nobody has validated yet."""
+    return list(map(str, value)) if isinstance(value, list) else [str(value)] if value else []
 
 
 @cache

@@ -16,6 +16,7 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayActorError, TaskCancelledError
+from ray.util.client import ray as client
 
 from pipeline.engine.cluster import accepts_connections, joined
 from pipeline.engine.components import Backends
@@ -96,16 +97,17 @@ async def _watch_cluster() -> None:
     Without its node, Ray starts no worker, and reports no error.
     """
     context = ray.get_runtime_context()
-    own, head = context.get_node_id(), context.gcs_address
+    own = context.get_node_id()
+    head = None if client.is_connected() else context.gcs_address  # ray://… is not the address of the head
     away_since: float | None = None
     while True:
         await asyncio.sleep(_NODE_CHECK_S)
-        if not await accepts_connections(head):  # asked first: without a head, `_living_nodes` does not return
+        if head and not await accepts_connections(head):  # asked first: without a head, `_living_nodes` does not return
             away_since = away_since or time.monotonic()
             if time.monotonic() - away_since > _HEAD_WAIT_S:
                 raise ServiceError(
-                    f"the head of the Ray cluster, {head}, has not answered for {_HEAD_WAIT_S} seconds (was its "
-                    "process killed, or has its machine stopped?). Run the same command again to continue"
+                    f"the head of the Ray cluster, {head}, has accepted no connection for {_HEAD_WAIT_S} seconds (was "
+                    "its process killed, or has its machine stopped?). Run the same command again to continue"
                 )
             continue
         away_since = None

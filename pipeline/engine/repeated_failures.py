@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 
 from pipeline.engine.worker_reports import FinishedRows
-from pipeline.errors import Outage, RequestRefused, ServiceError, UserError
+from pipeline.errors import Outage, RequestRefused, ServiceError, Unanswerable, UserError
 from pipeline.text import counted_questions
 
 _OUTAGE_S = 300.0
@@ -20,6 +20,8 @@ _REFUSED = f"{RequestRefused.__name__}:"
 """The beginning of an error with which servers refuse a request, each perhaps in other words."""
 _OUTAGE = (f"{ServiceError.__name__}:", _REFUSED)
 """The beginnings of an error that may be gone when a server is up again, or takes requests again."""
+_UNANSWERABLE = f"{Unanswerable.__name__}:"
+"""The beginning of an error with which a model says that it can never answer a call, each perhaps in other words."""
 _NEVER = "(run.max_equal_failures=null goes on)"
 _WHEN_BACK = "When it answers again, or takes requests again, the same command goes on"
 _RETRIES = ", and run.retry_failed=true asks the failed questions again"
@@ -82,6 +84,8 @@ class RepeatedFailures:
             return "with the same error"
         if all(kind.startswith(_REFUSED) for kind in self._errors):
             return "because the servers refuse their requests"
+        if all(kind.startswith(_UNANSWERABLE) for kind in self._errors):
+            return "because the model cannot answer their calls"
         return "because of a server" if all(kind.startswith(_OUTAGE) for kind in self._errors) else ""
 
     def _count(self, new: FinishedRows) -> None:

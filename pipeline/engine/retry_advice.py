@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline.config import shell_override
 from pipeline.engine.sources import is_own
-from pipeline.errors import ContextOverflow
+from pipeline.errors import ContextOverflow, Unanswerable
 from pipeline.traces.reader import FailedRows
 
 RESTART = "run.restart=true deletes its results and starts again"
@@ -23,6 +23,11 @@ TOO_LONG = (
 def is_too_long(failed: FailedRows) -> bool:
     """Whether these rows failed because of a prompt that is too long: `TOO_LONG` is about them."""
     return failed.error.startswith(f"{ContextOverflow.__name__}:")
+
+
+def is_final(failed: FailedRows) -> bool:
+    """Whether these rows would fail again, as the model can never answer their calls."""
+    return failed.error.startswith((f"{ContextOverflow.__name__}:", f"{Unanswerable.__name__}:"))
 
 
 def with_new_folder(run: object) -> str:

@@ -159,8 +159,19 @@ class QuestionModel:
         step.sampling = to_json({"sampling": sampling.as_hashed(), "choices": choices, "ordinal": ordinal})
         seed = int.from_bytes(digest.digest()[:4], "big") >> 1
         nonce = f"{_seed_if_drawn(sampling, self._seed)}|{ordinal}|{complaint}"
-        place = self._question_id, ordinal, complaint
-        return Call(prompt, messages, sampling, step.key, seed, choices, nonce, template, *place)
+        return Call(
+            prompt,
+            messages,
+            sampling,
+            step.key,
+            seed,
+            choices,
+            nonce,
+            template,
+            question=self._question_id,
+            ordinal=ordinal,
+            complaint=complaint,
+        )
 
     def _add_to_step(self, step: Step, completion: Completion) -> None:
         step.completion, step.finish_reason = completion.text, completion.finish_reason

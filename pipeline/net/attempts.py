@@ -101,7 +101,7 @@ class Failures:
 
     def are_final(self, servers: Iterable[Server]) -> bool:
         """Whether none of the servers need be asked again."""
-        return self.slow == SLOW_ATTEMPTS or self.are_refusals(servers)
+        return self.slow >= SLOW_ATTEMPTS or self.are_refusals(servers)
 
     def are_refusals(self, servers: Iterable[Server]) -> bool:
         """Whether each of the servers has refused the request, or has replied with the same defect a few times."""

@@ -180,7 +180,8 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             failures.begin_round()
             known = len(failures.tried)
             while failures.slow < SLOW_ATTEMPTS and (server := self._pick(failures.tried, only, affinity)):
-                is_hedged = self._hedge_quantile is not None and only is None and len(self.healthy_servers) > 1
+                may_hedge = self._hedge_quantile is not None and only is None and not failures.slow
+                is_hedged = may_hedge and len(self.healthy_servers) > 1
                 with contextlib.suppress(AttemptFailed):
                     return await (self._attempt_hedged if is_hedged else self._attempt)(request, server, failures)
             tried, asked = failures.tried, self.servers if only is None else [only]

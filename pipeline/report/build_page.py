@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline import config
 from pipeline.analysis.unreadable_roles import unreadable_lines
-from pipeline.engine.retry_advice import TOO_LONG, is_too_long
+from pipeline.engine.retry_advice import TOO_LONG, is_final, is_too_long
 from pipeline.errors import UserError
 from pipeline.evaluation.budget_limits import much_limited
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group
@@ -216,8 +216,8 @@ def _warnings(block: Block) -> list[str]:
     score_notes = dict.fromkeys(f"{note}." for each in configurations for note in each.run.score_notes)
     not_compared = len(configurations) - len(block.comparable)
     failed = sum(each.summary.failed for each in configurations)
-    too_long = [is_too_long(error) for run in block.runs for error in run.errors]
-    is_vain = all(too_long) or not can_retry_any(configurations)
+    errors = [error for run in block.runs for error in run.errors]
+    is_vain = all(map(is_final, errors)) or not can_retry_any(configurations)
     edited = differing_code(each.code for each in configurations)
     limited = much_limited([each.summary for each in configurations])
     warnings = {
@@ -225,7 +225,7 @@ def _warnings(block: Block) -> list[str]:
         f"compared: {not_compared:,}.": not_compared,
         f"{counted_questions(failed, len(configurations))} failed and {agreeing('count', failed)} as wrong.": failed,
         "run.retry_failed=true asks failed questions again.": failed and not is_vain,
-        f"{TOO_LONG}.": failed and any(too_long),
+        f"{TOO_LONG}.": failed and any(map(is_too_long, errors)),
         f"In {counted(len(limited), 'configuration')}, more than 1 % of the questions met a limit of budget or of the "
         "method, which may decide their scores and the curves through them.": limited,
         "The configurations used different graphs, which alone can change scores.": not block.has_one_graph,

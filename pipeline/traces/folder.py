@@ -100,6 +100,12 @@ class RunFolder:
         parents = self.path.parents if isinstance(self.path, Path) else ()
         return next((each for each in parents if RunFolder(each).has_run), None)
 
+    @property
+    def search(self) -> StoragePath | None:
+        """The run folder of the search whose further batch this is; None for any other run."""
+        outer = self.path.parent
+        return outer if self.path.name.startswith(BATCH) and RunFolder(outer).has_run else None
+
     def batches(self) -> list[StoragePath]:
         """Return the run folders of the further batches of a search, in their order."""
         _, subfolders = names_in(self.path)
@@ -344,7 +350,7 @@ def _open_lock(path: Path) -> TextIO:
         return path.open("a")  # a link to another file must not empty that file
     except PermissionError as error:
         with suppress(OSError):
-            return path.open()  # it is that of another user, whose run may go on
+            return path.open()  # it may be that of another user, whose run may go on
         raise UserError(f"{path} cannot be opened: {error.strerror}; name another run.dir") from None
     except OSError as error:
         remedy = "name" if error.errno == errno.EROFS else "remove it, or name"
@@ -364,7 +370,7 @@ def _lock(handle: int, path: Path) -> None:
             time.sleep(waits_s)
         except OSError as error:
             if error.errno == errno.EBADF:  # NFS locks only what may be written
-                lock = f"{path / 'lock'} is the file of another user, and cannot be locked"
+                lock = f"{path / 'lock'} may not be written, and so cannot be locked here"
                 raise UserError(f"{lock}: get permission to write it, or name another run.dir") from None
             return  # a cluster file system without locks: run without one
         else:

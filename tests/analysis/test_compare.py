@@ -137,11 +137,15 @@ def test_configurations_that_compute_the_same_are_corrected_for_once() -> None:
     assert "count once" not in table(base, other, configuration("4", *worse))
 
 
-def test_equal_configurations_in_batches_of_a_search_count_once_and_those_of_other_runs_do_not() -> None:
-    base, other = configuration("0", *[1.0] * 12), configuration("1", *[0.0] * 12)
-    for folder, tests in ((base.folder.path / "batch-001", 1), (base.folder.path.with_name("other"), 2)):
-        found = compared(base, other, replace(other, name="2", folder=RunFolder(folder)))
-        assert [each.tests for each in found] == [tests, tests]
+def test_equal_configurations_in_batches_of_a_search_count_once_and_those_of_other_runs_do_not(tmp_path: Path) -> None:
+    (tmp_path / "search").mkdir()
+    (tmp_path / "search" / "run.yaml").touch()
+    for first, second, tests in (("search", "search/batch-001", 1), ("a", "b", 2), ("batch-8", "batch-16", 2)):
+        base, other, again = (
+            replace(configuration(name, *hits), folder=RunFolder(tmp_path / folder))
+            for name, hits, folder in (("0", [1.0] * 12, first), ("1", [0.0] * 12, first), ("1", [0.0] * 12, second))
+        )
+        assert [each.tests for each in compared(base, other, again)] == [tests, tests]
 
 
 def table(base: RunConfiguration, *others: RunConfiguration) -> str:

@@ -243,19 +243,43 @@ class TestKeys:
         config.refuse_untrusted([sent], "run.yaml", [*serve, word])
         config.refuse_untrusted([config.compose(serve)], "run.yaml")
 
-    @pytest.mark.parametrize("servers", ["http://elsewhere/rest", {"reads": ["https://elsewhere/rest"]}])
+    @pytest.mark.parametrize("section", ["llm", "kg"])
+    def test_a_url_in_capitals(self, section: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", "the-secret")
+        monkeypatch.setenv("VIRTUOSO_USER", "me")
+        words = ["kg=sparql", "kg.endpoints=[http://a]", "llm=endpoint", "llm.base_urls=[http://a]"]
+        sent = config.compose(words)
+        key = {"llm": "base_urls", "kg": "endpoints"}[section]
+        sent[section] = sent[section] | {key: [" HTTPS://elsewhere/v1"]}
+        with pytest.raises(UserError, match=r"would get the key in"):
+            config.refuse_untrusted([sent], "run.yaml", words)
+
+    def test_no_address_of_the_vocabulary_is_a_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("VIRTUOSO_USER", "me")
+        words = ["kg=sparql", "kg.endpoints=[http://a]"]
+        sent = config.compose([*words, "kg/vocabulary=wikidata", "kg.default_graph=http://dbpedia.org"])
+        config.refuse_untrusted([sent], "run.yaml", words)
+        sent["kg"] |= {"_target_": "mine.Client", "endpoints": [], "token_env": "VIRTUOSO_USER"}
+        own = [*words, "kg._target_=mine.Client", "+kg.token_env=VIRTUOSO_USER", "kg.default_graph=http://dbpedia.org"]
+        config.refuse_untrusted([sent], "run.yaml", own)
+
+    @pytest.mark.parametrize(
+        "servers", ["http://elsewhere/rest", {"reads": ["https://elsewhere/rest"]}, "bolt://elsewhere", "elsewhere:80"]
+    )
     @pytest.mark.parametrize("section", ["kg", "llm", "dataset"])
-    def test_a_server_of_a_class_of_the_user(self, section: str, servers: Any, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("nested", [False, True])
+    def test_a_server_of_a_class_of_the_user(self, section: str, servers: Any, *, nested: bool, tmp_path: Path) -> None:
         """A foreign run.yaml names another server for a class that the user has made known."""
         own = tmp_path / section / "mine.yaml"
         own.parent.mkdir()
-        known = {"_target_": "mine.Client", "hosts": "http://mine/rest", "token_env": "SECRET_KEY"}
+        secret = {"token_env": "SECRET_KEY"}
+        known = {"_target_": "mine.Client", "hosts": "http://mine/rest", **({"account": secret} if nested else secret)}
         own.write_text(yaml.safe_dump(known))
         words = [f"hydra.searchpath=[file://{tmp_path}]"]
         resolved = config.compose([]) | {section: known}
         config.refuse_untrusted([resolved], "run.yaml", words)
         sent = resolved | {section: {**known, "hosts": servers}}
-        with pytest.raises(UserError, match=r"elsewhere/rest, which would get the key in SECRET_KEY"):
+        with pytest.raises(UserError, match=r"elsewhere\S*, which would get the key in SECRET_KEY"):
             config.refuse_untrusted([sent], "run.yaml", words)
 
     def test_an_account_of_a_graph_server(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -227,6 +227,17 @@ class TestOutage:
             watched.check(FinishedRows(questions=1, failed=1, errors={"RequestRefused: 401": "RequestRefused: 401"}))
         assert not isinstance(stopped.value, Outage)
 
+    def test_calls_that_can_never_be_answered_are_one_cause_and_no_outage(self) -> None:
+        watched = RepeatedFailures(2)
+        first, second = (
+            FinishedRows(questions=1, failed=1, errors={error: error})
+            for error in ("Unanswerable: it differs in the input question", "Unanswerable: it differs in the choices")
+        )
+        watched.check(first)
+        with pytest.raises(UserError, match="all failed because the model cannot answer their calls") as stopped:
+            watched.check(second)
+        assert not isinstance(stopped.value, Outage)
+
     @pytest.mark.parametrize("may_retry", [True, False])
     def test_failed_questions_are_asked_again_where_that_is_allowed(
         self, may_retry: bool, seconds: list[float]

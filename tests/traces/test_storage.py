@@ -126,6 +126,17 @@ def test_a_folder_whose_lock_is_that_of_another_user_is_locked_all_the_same(
             assert not goes_on
 
 
+def test_a_file_system_that_locks_only_what_may_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NFS does: without a lock, two runs could write into the folder."""
+
+    def flock(*_: object) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(UserError, match="lock may not be written, and so cannot be locked here"):
+        _read_and_hold(RunFolder(tmp_path))
+
+
 def _read_and_hold(folder: RunFolder) -> None:
     folder.read_run()
     folder.read_summary()

@@ -15,7 +15,7 @@ from pipeline import config
 from pipeline.engine.doctor.finding import Finding, compared, ok, problem, warning
 from pipeline.engine.doctor.trivial_prompt import CHOICES, TrivialPrompt
 from pipeline.engine.run import Configuration
-from pipeline.errors import KgqaError, RequestRefused, ServiceError, UserError
+from pipeline.errors import KgqaError, RequestRefused, ServiceError, Unanswerable, UserError
 from pipeline.llm.embedded.model import EmbeddedModel
 from pipeline.llm.endpoint import EndpointModel
 from pipeline.llm.interface import simulated
@@ -79,7 +79,7 @@ async def _check(subject: str, model: _Real, method: object) -> tuple[str | None
                 *await _choices(subject, open_model, method),
                 *await _reflection_tokens(subject, open_model, method),
             ]
-    except (UserError, RequestRefused) as error:
+    except (UserError, RequestRefused, Unanswerable) as error:
         return None, problem(subject, "it cannot be used", str(error))
     except ServiceError as error:
         fix = "See its log. Restart it, or try again later if it only has too many requests."

@@ -61,7 +61,7 @@ document.addEventListener("keydown", (event) => {
   });
 });
 
-// A list shows new questions of a run that goes on, as long as nothing in it has the focus.
+// A list shows new questions of its runs, as long as nothing in it has the focus.
 const follow = async () => {
   const list = document.querySelector("[data-live]");
   if (!list) return;
