@@ -269,3 +269,12 @@ def test_a_misspelt_key_of_a_users_class_is_refused(
     said = capsys.readouterr().err
     assert f"unknown key 'method.{word}': " in said
     assert f" has no parameter '{word}'. Did you mean '{meant}'?" in said
+
+
+def test_a_dataset_of_ones_own_needs_no_key_strict(oracle_command: list[str], tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    (own / "dataset").mkdir(parents=True)
+    keys = (DOCS / "examples" / "conf" / "dataset" / "csv.yaml").read_text()
+    (own / "dataset" / "plain.yaml").write_text(re.sub(r"(?m)^strict:.*\n", "", keys))
+    words = [word for word in oracle_command if word != "dataset=csv"]
+    assert main([*words, "dataset=plain", f"hydra.searchpath=[file://{own}]"]) == 0

@@ -125,7 +125,10 @@ def _load(
     composed: Mapping[str, Any], dataset: Dataset, target: Target, output: Path | None, *, rejected: Path
 ) -> tuple[Summary, list[str]]:
     """Load the graph. Return what is in it, and remarks on rows that cannot be read."""
-    with Rejections(rejected, strict=composed["dataset"]["strict"]) as rejections, _progress(dataset.name) as tick:
+    with (
+        Rejections(rejected, strict=composed["dataset"].get("strict", False)) as rejections,
+        _progress(dataset.name) as tick,
+    ):
         summary = load_graph(
             dataset,
             target,

@@ -4,7 +4,8 @@
 | --- | --- |
 | `….csv`, `….csv.gz` | rows of values separated by commas, with double quotes where needed |
 | `….parquet` | columns of texts |
-| `….nt`, `….nt.gz` | N-Triples with the graph's own IRIs: read them with kg/vocabulary=wikidata or rdfs |
+| `….nt`, `….nt.gz` | N-Triples with the graph's own IRIs: read them with kg/vocabulary=wikidata or rdfs, |
+| | or, of Freebase itself, with kg.vocabulary.percent_encoded=false |
 | any other, plain or gzipped | lines of tab-separated values, without quoting |
 
 The columns are `head`, `relation` and `tail`, in capitals or small letters: in CSV and Parquet by their names, among
@@ -30,7 +31,7 @@ from pipeline.datasets.remote import AnyPath, local_copy
 from pipeline.errors import UserError
 from pipeline.rdf_terms import literal_node
 from pipeline.text import counted
-from pipeline.types import Node, Triple
+from pipeline.types import LiteralNode, Node, Triple
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ _USUAL_NAMES = frozenset(
     | {"tail", "t", "object", "obj", "o", "target", "dst"}
 )
 """What other programs call these columns."""
+_OF_NAMES = frozenset({"type.object.name", "common.topic.alias"})
+"""Relations of Freebase, as whose graph tables are read, that lead to texts: a table does not mark texts."""
 _OTHER_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _SHOWN = 200
 """Characters of a first line that a message quotes."""
@@ -198,7 +201,7 @@ def _triple(file: AnyPath, unit: str, number: int, values: Sequence[str | None])
         raise UserError(f"{file}, {unit} {number}: {_LINE_BREAK}")
     if relation != relation.strip():
         _warn_of_space(file, f"{unit} {number}", relation)
-    return Triple(head, relation, tail)
+    return Triple(head, relation, LiteralNode(tail) if relation in _OF_NAMES else tail)
 
 
 def _has_names(names: Sequence[str]) -> bool:

@@ -68,8 +68,8 @@ class MissingNodes:
         best = 100 * (1 - self.no_gold / self.golds)
         return (
             f"{self.no_gold:,} of {self._among_golds}: no gold answer in the graph (e.g. '{self.gold}'); with answers "
-            f"from the graph, Hits@1 cannot exceed {best:.1f} %, unless these names are only spelled differently, or "
-            "have other spaces"
+            f"from the graph, Hits@1 cannot exceed {best:.1f} %, unless these names are only spelled differently, have "
+            "other spaces, or are in a language that kg.vocabulary.languages does not list"
         )
 
     @property

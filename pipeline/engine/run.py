@@ -327,7 +327,7 @@ async def _run_shards(
         finished, graphs_compared = await _compare_dataset(configurations, folder, saved, parts, console)
     is_resumed = bool(finished or description.kept_calls)
     finished -= failed_shards(folder) if finished and run["retry_failed"] else set()
-    rejections = Rejections(folder.rejected, strict=configs[0]["dataset"]["strict"])
+    rejections = Rejections(folder.rejected, strict=configs[0]["dataset"].get("strict", False))
     ended = description.began
     with console.status("counting the questions"):
         total, done = count_rows(parts, size=size, finished=finished)

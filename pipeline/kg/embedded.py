@@ -40,7 +40,7 @@ from pipeline.types import RUNTIME_ONLY, Direction, EntityId, LiteralNode, Node,
 _log = logging.getLogger(__name__)
 _NAMED_BY_IRIS = (
     "the nodes of the graph of %s are IRIs (%s), which this vocabulary takes as names: kg/vocabulary=rdfs or wikidata "
-    "reads IRIs"
+    "reads IRIs, and kg.vocabulary.percent_encoded=false those of Freebase itself"
 )
 
 _DIRECTIONS: tuple[Direction, Direction] = ("in", "out")

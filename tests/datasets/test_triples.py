@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.datasets.triples import read_triples
 from pipeline.errors import UserError
-from pipeline.types import Triple
+from pipeline.types import LiteralNode, Triple
 
 FACTS = [Triple("Ann", "knows", "Bo"), Triple("Bo, the second", 'says "hi"', "NA")]
 
@@ -117,6 +117,13 @@ def test_bad_files_are_refused(tmp_path: Path, name: str, text: str | bytes, mes
     (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UserError, match=message):
         list(read_triples(tmp_path / name))
+
+
+def test_names_of_freebase_are_texts_in_a_table(tmp_path: Path) -> None:
+    file = tmp_path / "facts.tsv"
+    file.write_text("m.1\ttype.object.name\tAda\nm.1\tcommon.topic.alias\tthe Countess\nm.1\tp.born\tLondon\n")
+    tails = [triple.tail for triple in read_triples(file)]
+    assert tails == [LiteralNode("Ada"), LiteralNode("the Countess"), "London"]
 
 
 def test_blank_lines_are_skipped(tmp_path: Path) -> None:

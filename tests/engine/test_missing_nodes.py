@@ -57,7 +57,8 @@ async def test_missing_nodes_are_counted(dataset: Custom) -> None:
     assert await warnings(dataset, rows("Bo", "Cy", {"id": "m.1", "name": "Di"}) + absent) == [
         "1 of 4 questions: topic entity not in the graph (e.g. 'Zoe')",
         "2 of 4 questions: no gold answer in the graph (e.g. 'Cy'); with answers from the graph, Hits@1 cannot exceed "
-        "50.0 %, unless these names are only spelled differently, or have other spaces",
+        "50.0 %, unless these names are only spelled differently, have other spaces, or are in a language that "
+        "kg.vocabulary.languages does not list",
     ]
 
 

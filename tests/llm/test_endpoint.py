@@ -218,7 +218,7 @@ class TestFailures:
         async with model(server, max_backoff_s=0.2) as llm:
             assert (await llm.complete(call())).text == "hello"
         assert max(pauses) <= 0.2
-        assert f"{server.url} asks for no requests for 8.64e+04 s (Retry-After): it gets none for 0.2 s" in caplog.text
+        assert f"{server.url} asks for no requests for 86,400 s (Retry-After): it gets none for 0.2 s" in caplog.text
 
     async def test_a_pause_of_one_server_does_not_stop_the_others(
         self, servers: list[Any], pauses: list[float], caplog: Any

@@ -91,7 +91,7 @@ def test_presets(preset: str, changed: dict[str, Any]) -> None:
         ("tog", default(ToG)),
         ("tog_bm25", default(ToG, name="tog with bm25", prune="bm25")),
         ("tog_encoder", default(ToG, name="tog with encoder", prune="encoder")),
-        ("tog_compat", default(ToG, name="tog (as published)", compat=True)),
+        ("tog_compat", default(ToG, name="tog (as published)", compat=True, no_return="relation")),
         ("tog_wide", default(ToG, name="tog wide", width=100, max_depth=4, entity_sample_from=2000)),
         ("cot_self_consistency", default(CoT, name="cot with self-consistency", samples=5, temperature=0.7)),
     ],

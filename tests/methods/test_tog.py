@@ -158,6 +158,22 @@ async def test_depth_three_and_width_three_cost_22_calls() -> None:
     assert Counter(script.model.roles) == {"tog.relations": 9, "tog.entities": 9, "tog.reason": 3, "tog.answer": 1}
 
 
+@pytest.mark.parametrize(
+    ("no_return", "offered"),
+    [("repeat", ["in", "other"]), ("relation", ["other", "out"]), ("none", ["in", "other", "out"])],
+)
+async def test_the_last_relation_is_barred_in_one_direction(no_return: Any, offered: list[str]) -> None:
+    facts = [("A", "a.b", "B"), ("B", "a.b", "C"), ("Z", "a.b", "B"), ("B", "b.c", "D")]
+    tog = default(ToG, width=1, max_depth=2, no_return=no_return)
+    script, _ = await run(tog, "A", facts=facts, relations=[picked("a.b"), picked("b.c")])
+    of_b = script.payloads("relations_selected")[1]
+    assert of_b["entity"] == "B"
+    assert of_b["offered"] == len(offered)
+    cut = [payload for payload in script.payloads("cut") if payload["by"] == "cap"]
+    barred = {"repeat": [("a.b", "out")], "relation": [("a.b", "in")], "none": []}[no_return]
+    assert [tuple(relation) for payload in cut for relation in payload["relations"]] == barred
+
+
 async def test_a_wider_beam_repeats_the_calls_of_a_narrower_one() -> None:
     """No prompt shows the width, so the configurations of a sweep share calls."""
     replies = {"relations": downwards(1, 3, 2), "entities": scores(0.5, 0.3, 0.2)}

@@ -73,11 +73,15 @@ class Search:
 
     def relations_to_follow(self, node: Node) -> Mapping[EntityId, Sequence[Relation]]:
         """Return the relations to follow from each current entity of a node (specification §4.5.1, §8.4)."""
-        excluded = {entity: excluded_relations(node, walk, self.names) for entity, walk in node.walk_to.items()}
-        return {
-            entity: [relation for relation in self.relations.get(entity, ()) if relation not in left_out]
-            for entity, left_out in excluded.items()
-        }
+        followed: dict[EntityId, Sequence[Relation]] = {}
+        for entity, walk in node.walk_to.items():
+            around = self.relations.get(entity, ())
+            excluded = excluded_relations(node, walk, self.names)
+            self.tools.record(
+                "cut", by="cap", relations=sorted(excluded.intersection(around) - node.tried), at=[entity]
+            )
+            followed[entity] = [relation for relation in around if relation not in excluded]
+        return followed
 
     async def look_up_relations(self, entities: Iterable[EntityId]) -> Mapping[EntityId, Sequence[Relation]]:
         """Look up the relations at the entities that are new, up to the limit; return those of all entities."""

@@ -155,7 +155,9 @@ class PoG:
         """Return the relations to offer of an entity, without those followed before and those that are barred."""
         barred = set() if self.reoffer else set(search.expanded.get(entity, ()))
         if self.no_return == "relation":
-            barred |= {relation.reversed for relation in search.arrivals.get(entity, ())}
+            back = {relation.reversed for relation in search.arrivals.get(entity, ())}.intersection(relations)
+            search.tools.record("cut", by="cap", relations=sorted(back - barred), at=[entity])
+            barred |= back
         offered = tuple(sorted(set(relations) - barred))
         return RelationOffer(entity, search.labels.label(entity), search.paths(entity), offered)
 

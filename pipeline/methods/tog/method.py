@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
@@ -45,6 +45,7 @@ class ToG:
     prune: Prune
     entity_sample_from: PositiveInt
     entity_sample: PositiveInt
+    no_return: Literal["repeat", "relation", "none"]
     temperature_explore: NonNegativeFloat
     temperature_reason: NonNegativeFloat
     max_tokens: PositiveInt
@@ -86,11 +87,21 @@ class ToG:
 
     # The relation step
 
+    def _without_last(self, chain: GroundedPath, relations: Sequence[Relation], tools: Tools) -> list[Relation]:
+        """Leave out the last relation of a chain in the direction that `no_return` bars."""
+        if not chain.steps or self.no_return == "none":
+            return list(relations)
+        last = chain.steps[-1].relation
+        barred = last if self.no_return == "repeat" else last.reversed
+        if barred in relations:
+            tools.record("cut", by="cap", relations=[barred], at=[chain.end])
+        return [relation for relation in relations if relation != barred]
+
     async def _pick_relations(self, search: _Search, frontier: Sequence[GroundedPath]) -> list[_Move]:
         """Return the N best of all scored relations to follow, those from unnamed nodes first."""
         chains = [chain for chain in frontier if isinstance(chain.end, str)]
         around = await search.tools.kg.relations(list(dict.fromkeys(chain.entity for chain in chains)))
-        offered = [(chain, _without_repeat(chain, around[chain.entity])) for chain in chains]
+        offered = [(chain, self._without_last(chain, around[chain.entity], search.tools)) for chain in chains]
         offered = [(chain, relations) for chain, relations in offered if relations]
         scored = await concurrently(self._score_relations(search, *offer) for offer in offered)
         picked: list[_Move] = []
@@ -267,11 +278,6 @@ class _Search:
         """Look up the names of entities that are not known yet."""
         new = sorted({node for node in nodes if isinstance(node, str)}.difference(self.names))
         self.names.update(await self.tools.kg.labels(new))
-
-
-def _without_repeat(chain: GroundedPath, relations: Sequence[Relation]) -> list[Relation]:
-    """Return the relations except the last one of the chain in the same direction."""
-    return [relation for relation in relations if not chain.steps or relation != chain.steps[-1].relation]
 
 
 def _without_u_turn(move: _Move, nodes: tuple[Node, ...], search: _Search) -> tuple[Node, ...]:

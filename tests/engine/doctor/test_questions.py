@@ -125,7 +125,8 @@ class TestTopicEntities:
         assert (level, found) == (
             "warning",
             "1 of the first 3 questions: no gold answer in the graph (e.g. 'Zoe'); with answers from the graph, Hits@1 "
-            "cannot exceed 66.7 %, unless these names are only spelled differently, or have other spaces",
+            "cannot exceed 66.7 %, unless these names are only spelled differently, have other spaces, or are in "
+            "a language that kg.vocabulary.languages does not list",
         )
 
     async def test_a_method_without_a_graph(self, own: list[str], tmp_path: Path) -> None:
