@@ -13,6 +13,7 @@
 | ServiceError    | a model or a graph | the engine               | a `failed` row with the text of the error         |
 |                 | any other service  | the command line         | one sentence on stderr, exit code 4               |
 | StorageError    | the run folder     | the command line         | one sentence on stderr, exit code 2               |
+| StoreOutage     | an object store    | the command line         | one sentence on stderr, exit code 4               |
 
 Any other exception from a method is a bug in the method. It also becomes a `failed` row, with the type and text of the
 exception, and does not affect other questions.
@@ -65,6 +66,10 @@ class Outage(UserError):
 
 class StorageError(UserError):
     """The run folder cannot be written (a full disk, missing permissions): the run ends, and no question fails."""
+
+
+class StoreOutage(StorageError, Outage):
+    """The object store of the run folder does not answer: the same command goes on when it does."""
 
 
 class ServiceError(KgqaError):

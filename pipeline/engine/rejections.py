@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from typing import Self
 
 import orjson
 
-from pipeline.errors import UserError
+from pipeline.errors import StorageError, UserError
 from pipeline.text import counted
-from pipeline.traces.storage import StoragePath, write_whole
+from pipeline.traces.storage import StoragePath, remove_all, write_whole
 from pipeline.types import Rejected
 
 
@@ -50,15 +51,16 @@ class Rejections:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.store()
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        with suppress(StorageError) if kind else nullcontext():  # what ended the command is said, not what follows
+            self.store()
 
     def store(self) -> None:
         """Write the file, or remove that of an earlier attempt if every row can be read now."""
         if self._rows:
             write_whole(self._path, b"".join(orjson.dumps(row) + b"\n" for row in self._rows))
-        elif self._path.exists():
-            self._path.unlink()
+        else:
+            remove_all([self._path])
 
 
 def rows_sentence(rows: Sequence[Rejected]) -> str:

@@ -14,8 +14,10 @@ from pipeline.text import counted_questions
 
 _OUTAGE_S = 300.0
 """Seconds during which all questions fail because of a server, after which the run stops. A restart takes less."""
+_OTHERS = 0.1
+"""Other questions for each one that fails because of a server, up to which an outage goes on."""
 _ANNOUNCED = 5
-"""Questions in a row that fail because of a server before this is said."""
+"""Questions of an outage that fail before this is said."""
 _REFUSED = f"{RequestRefused.__name__}:"
 """The beginning of an error with which servers refuse a request, each perhaps in other words."""
 _OUTAGE = (f"{ServiceError.__name__}:", _REFUSED)
@@ -41,8 +43,10 @@ class RepeatedFailures:
         self._questions = self._failed = 0
         self._errors: dict[str, str] = {}
         """Those of the first rows, as `FinishedRows.errors`."""
-        self._failed_in_a_row = 0
-        """Rows that have failed because of a server, since the last other row."""
+        self._failed_in_outage = 0
+        """Rows that have failed because of a server, since an outage began."""
+        self._others_in_outage = 0
+        """Other rows since then: some need no server, as what they ask for is in a cache."""
         self._outage_began_s = 0.0
         """On the clock of `time.monotonic`."""
         self.error = ""
@@ -52,7 +56,7 @@ class RepeatedFailures:
         """Add rows that have finished. Return a sentence when an outage begins. Raises UserError to stop the run."""
         if self._most is None or not new.questions:
             return None
-        before = self._failed_in_a_row
+        before = self._failed_in_outage
         self._count(new)
         self._count_outage(new)
         cause = self._common_cause
@@ -60,11 +64,12 @@ class RepeatedFailures:
             is_outage = all(kind.startswith(_OUTAGE) and not kind.startswith(_REFUSED) for kind in self._errors)
             said = f"the first {self._counted(self._most)} all failed {cause} {_NEVER}:"
             self._stop(said, self._errors, Outage if is_outage else UserError)
-        if self._failed_in_a_row >= self._most and time.monotonic() > self._outage_began_s + _OUTAGE_S:
-            outage = f"for {_OUTAGE_S / 60:.0f} minutes, all questions have failed because of a server {_NEVER}"
+        if self._failed_in_outage >= self._most and new.failed and time.monotonic() > self._outage_began_s + _OUTAGE_S:
+            nearly = "nearly " if self._others_in_outage else ""
+            outage = f"for {_OUTAGE_S / 60:.0f} minutes, {nearly}all questions have failed because of a server {_NEVER}"
             self._stop(f"{outage}. {self._when_back}:", new.errors, Outage)
-        if before < _ANNOUNCED <= self._failed_in_a_row:
-            failed = f"{self._counted(self._failed_in_a_row)} failed"
+        if before < _ANNOUNCED <= self._failed_in_outage:
+            failed = f"{self._counted(self._failed_in_outage)} failed"
             error = next(iter(new.errors.values())).splitlines()[-1]
             if cause:
                 return f"the first {failed} {cause}: if the first {self._most} do, the run stops ({error})"
@@ -95,12 +100,15 @@ class RepeatedFailures:
             self._errors |= new.errors
 
     def _count_outage(self, new: FinishedRows) -> None:
-        if new.failed < new.questions or not all(kind.startswith(_OUTAGE) for kind in new.errors):
-            self._failed_in_a_row = 0
-            return
-        if not self._failed_in_a_row:
-            self._outage_began_s = time.monotonic()
-        self._failed_in_a_row += new.questions
+        is_outage = new.failed == new.questions and all(kind.startswith(_OUTAGE) for kind in new.errors)
+        if is_outage:
+            if not self._failed_in_outage:
+                self._outage_began_s = time.monotonic()
+            self._failed_in_outage += new.questions
+        elif self._failed_in_outage:
+            self._others_in_outage += new.questions
+        if self._others_in_outage > _OTHERS * self._failed_in_outage:
+            self._failed_in_outage = self._others_in_outage = 0
 
     def _stop(self, said: str, errors: Mapping[str, str], kind: type[UserError] = UserError) -> None:
         details = next(iter(errors.values()))

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -39,7 +39,7 @@ from pipeline.engine.repeated_failures import RepeatedFailures
 from pipeline.engine.run_summary import TIMES, RunTotals, renewed_summary, summarise
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
 from pipeline.engine.sources import model_sources, project_sources, refuse_edited, user_sources
-from pipeline.errors import Outage, RunStopped, Unreachable, UserError, single_errors
+from pipeline.errors import Outage, RunStopped, StorageError, Unreachable, UserError, single_errors
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.roles import check_roles, remarks
@@ -48,7 +48,7 @@ from pipeline.suggestions import did_you_mean
 from pipeline.text import agreeing, counted
 from pipeline.traces.folder import BATCH, RunFolder
 from pipeline.traces.reader import failed_shards, read_shards
-from pipeline.traces.storage import StoragePath, storage_path
+from pipeline.traces.storage import StoragePath, exists, storage_path
 
 T = TypeVar("T")
 
@@ -139,7 +139,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     _refuse_reuse_of_replaced(folder, distinct)
     for remark in resume.check_reuse(distinct):
         console.print(remark, markup=False, soft_wrap=True)
-    is_new = not folder.path.exists()
+    is_new = not exists(folder.path)
     for remark in _folder_remarks(folder):
         console.print(remark, markup=False, soft_wrap=True)
     folder.create()
@@ -272,9 +272,13 @@ class _RunDescription:
         """Store rejected rows at the end, if the run has begun: before, `rejected.jsonl` is that of an earlier one."""
         try:
             yield
-        finally:
+        except BaseException:
             if self.has_begun:
-                rejections.store()
+                with suppress(StorageError):  # what ended the run is said, not what follows from it
+                    rejections.store()
+            raise
+        if self.has_begun:
+            rejections.store()
 
     def on_opened(self, backends: Sequence[Backends]) -> None:
         """Check the backends of a worker. Raises UserError if they are not those that the run began with."""

@@ -25,6 +25,7 @@ from pipeline.traces.run_file import read_run_file
 from pipeline.traces.storage import (
     TMP,
     StoragePath,
+    exists,
     make_folder,
     matching,
     names_in,
@@ -184,7 +185,7 @@ class RunFolder:
     def _no_run(self, why: str) -> UserError:
         """Return the error for a folder without a run, which names the command that lists runs if it is missing."""
         if isinstance(self.path, Path):
-            if not self.path.exists():
+            if not exists(self.path):
                 why = "it does not exist (see kgqa ls)"
             elif self.path.is_file():
                 why = f"it is a file; name its folder, {self.path.parent}"
@@ -214,7 +215,7 @@ class RunFolder:
     @property
     def has_run(self) -> bool:
         """Whether a run has begun in the folder."""
-        return (self.path / "run.yaml").exists()
+        return exists(self.path / "run.yaml")
 
     @property
     def rejected(self) -> StoragePath:
@@ -315,13 +316,13 @@ class RunFolder:
         """
         path, whole = self.path / "summary.json", {**summary, "shards": len(self.finished())}
         contents = _json({**whole, "digest": _digest(whole)})
-        if not path.exists() or read_whole(path) != contents:
+        if not exists(path) or read_whole(path) != contents:
             write_whole(path, contents)
 
     def write_template(self, role: str, template: Template) -> None:
         """Store the fixed text of a prompt under its digest. Raises StorageError."""
         path = self.path / "prompts" / f"{template.digest}.json"
-        if not path.exists():
+        if not exists(path):
             text = {"role": role, "system": template.system, "user": template.user}
             if template.assistant:
                 text["assistant"] = template.assistant

@@ -109,6 +109,10 @@ class ShardFile:
             yield
         except FileNotFoundError:
             raise
+        except PermissionError as error:
+            raise UserError(
+                f"{self.path} cannot be read: {error.strerror or error}; get permission to read it"
+            ) from None
         except (OSError, pa.ArrowException, ValueError, LookupError, TypeError, MemoryError) as error:
             reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
             raise UserError(

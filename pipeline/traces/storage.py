@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from upath import UPath
 
-from pipeline.errors import StorageError, UserError
+from pipeline.errors import StorageError, StoreOutage, UserError
 from pipeline.net.urls import local_name, remote_scheme
 
 StoragePath = Path | UPath
@@ -41,10 +41,21 @@ def storage_path(name: str | StoragePath) -> StoragePath:
         raise UserError(f"{name!r} is no path: name a folder, such as 'runs/x'")
     if remote_scheme(name) is None:
         return Path(local_name(name))
-    with _reaching(name):
-        path = UPath(name, use_listings_cache=False)  # other processes write there, too
-        path.exists()
+    try:
+        with _reaching(name):
+            path = UPath(name, use_listings_cache=False)  # other processes write there, too
+            path.exists()
+    except StoreOutage as error:
+        raise UserError(str(error)) from None  # its name or the endpoint may be wrong
     return path
+
+
+def exists(path: StoragePath) -> bool:
+    """Return whether there is a file or a folder. Raises StorageError if a store does not say it."""
+    if isinstance(path, Path):
+        return path.exists()
+    with _reaching(path):
+        return bool(path.exists())
 
 
 def read_whole(path: StoragePath) -> bytes:
@@ -156,9 +167,13 @@ def make_folder(folder: Path) -> None:
 
 
 def remove_all(files: Sequence[StoragePath]) -> None:
-    """Remove files of one folder, as far as they exist. They do not come back after a loss of power."""
+    """Remove files of one folder, as far as they exist. They do not come back after a loss of power.
+
+    Raises StorageError.
+    """
     for file in files:
-        file.unlink(missing_ok=True)
+        with storing(file) if isinstance(file, Path) else _reaching(file):
+            file.unlink(missing_ok=True)
     for folder in {file.parent for file in files if isinstance(file, Path)}:
         _sync_names(folder)
 
@@ -187,11 +202,16 @@ def storing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _reaching(path: str | UPath, except_for: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Turn any exception of a store's client into a StorageError, `except_for` this one."""
+    """Turn any exception of a store's client into a StorageError, `except_for` this one.
+
+    Raises StoreOutage unless the store has answered that it refuses the request, or has no such object.
+    """
     try:
         yield
     except except_for:
         raise
     except Exception as error:  # noqa: BLE001 - every store's client has its own exceptions
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise StorageError(f"{path} cannot be reached: {reason}") from None
+        has_answered = isinstance(error, PermissionError | FileNotFoundError)
+        kind = StorageError if has_answered else StoreOutage
+        raise kind(f"{path} cannot be reached: {reason}") from None

@@ -71,6 +71,8 @@ def test_workloads_are_measured_from_runs_saved_and_read_back(kgqa: Kgqa, finish
     assert sum(one.prompt_tokens for one in found) == rows["prompt_tokens"].sum()
     assert all(0 < one.rounds <= one.calls for one in found if one.calls)
     assert read_workloads(tmp_path / "workload.json")["synthetic"]["srp"] == found
+    wrong = kgqa("capacity", finished, "+questions.synthetic=500", "bar=2").sentence
+    assert wrong.startswith("unknown key 'bar'"), "not the key that has its + already"
     again = kgqa("capacity", "workload=workload.json", "+questions.synthetic=500", "gpus=[1]")
     assert again.out == shown.out
     (tmp_path / "marked.json").write_text("\ufeff" + (tmp_path / "workload.json").read_text())

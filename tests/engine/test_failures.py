@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from pipeline.cli.main import main
 from pipeline.engine import repeated_failures
@@ -180,6 +183,17 @@ class TestOutage:
         watched.check(self.GONE)
         watched.check(self.GONE)
 
+    def test_a_few_questions_that_need_no_server_do_not_end_it(
+        self, watched: RepeatedFailures, seconds: list[float]
+    ) -> None:
+        for _ in range(3):
+            for _ in range(10):
+                watched.check(self.GONE)
+            watched.check(FinishedRows(questions=1))
+        seconds.append(seconds[0] + 301)
+        with pytest.raises(Outage, match="for 5 minutes, nearly all questions have failed because of a server"):
+            watched.check(self.GONE)
+
     def test_refused_requests_are_a_part_of_it(self, watched: RepeatedFailures, seconds: list[float]) -> None:
         """A key that is revoked in the middle of a run makes one, between the trials of servers that are set aside."""
         refused = FinishedRows(questions=1, failed=1, errors={"RequestRefused: 401": "RequestRefused: 401"})
@@ -192,7 +206,7 @@ class TestOutage:
     def test_it_is_said_once_when_it_begins(self, watched: RepeatedFailures, seconds: list[float]) -> None:
         said = [watched.check(self.GONE) for _ in range(6)]
         seconds.append(seconds[0] + 1)
-        watched.check(FinishedRows(questions=1))
+        watched.check(FinishedRows(questions=2))
         said += [watched.check(self.GONE) for _ in range(3)]
         sentence = (
             "the last 6 questions failed because of a server: if all fail for 5 minutes, the run stops (ServiceError: "
@@ -415,3 +429,26 @@ def test_a_command_shows_a_question_whose_id_looks_like_a_key(
 def test_show_names_what_is_missing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["show", str(tmp_path)]) == 2
     assert "kgqa show RUN QUESTION" in capsys.readouterr().err
+
+
+def test_a_store_that_goes_away_is_an_outage_in_one_sentence(
+    evaluate: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that is done after the failure, such as the look for rejected rows, hides what ended the run."""
+    opened = MemoryFileSystem._open
+
+    def gone(*_: object, **__: object) -> None:
+        raise ConnectionError("connection refused")
+
+    def open_until_a_shard(store: MemoryFileSystem, path: str, *rest: Any, **options: Any) -> Any:
+        if path.endswith(".parquet"):
+            for name in ("pipe_file", "cat_file", "exists", "info", "rm_file", "ls", "_open", "find"):
+                monkeypatch.setattr(MemoryFileSystem, name, gone)
+            gone()
+        return opened(store, path, *rest, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "_open", open_until_a_shard)
+    code, _, said = evaluate("run.limit=4", "method.good='0123'", f"run.dir=memory://{uuid.uuid4().hex}/run")
+    assert code == OUTAGE
+    assert "shard-00000.parquet cannot be reached: connection refused" in said
+    assert "Traceback" not in said

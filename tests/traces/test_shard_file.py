@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.analysis.runs import open_run
@@ -93,3 +95,16 @@ def test_collecting_a_dataframe_of_a_run_names_the_damaged_file(tmp_path: Path) 
     shard.write_bytes(contents)
     with pytest.raises(UserError, match=r"shard-00000.parquet cannot be read as a shard"):
         open_run(run).questions.collect()
+
+
+def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The advice to remove it would cost answers."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(pq, "ParquetFile", refused)
+    with pytest.raises(UserError) as raised:
+        ShardFile(tmp_path / "shard-00000.parquet")
+    said = "shard-00000.parquet cannot be read: Permission denied; get permission to read it"
+    assert str(raised.value) == f"{tmp_path}/{said}"
