@@ -97,7 +97,7 @@ def test_collecting_a_dataframe_of_a_run_names_the_damaged_file(tmp_path: Path) 
         open_run(run).questions.collect()
 
 
-def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_not_be_read_is_not_called_damaged(shard: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The advice to remove it would cost answers."""
 
     def refused(*_: object, **__: object) -> None:
@@ -105,6 +105,5 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path: Path, monke
 
     monkeypatch.setattr(pq, "ParquetFile", refused)
     with pytest.raises(UserError) as raised:
-        ShardFile(tmp_path / "shard-00000.parquet")
-    said = "shard-00000.parquet cannot be read: Permission denied; get permission to read it"
-    assert str(raised.value) == f"{tmp_path}/{said}"
+        ShardFile(shard, shard)
+    assert str(raised.value) == f"{shard} cannot be read: Permission denied; get permission to read it"
