@@ -395,7 +395,7 @@ def _unknown_key(overrides: Sequence[str], name: str) -> str | None:
     sections = {".".join(key.split(".")[:depth]) for key in known for depth in range(1, key.count(".") + 1)}
     for word in overrides:
         key = key_of(word)
-        if word.startswith("+") and _takes_further_keys(key, composed):
+        if word.startswith("+") and key.split(".")[0] in {*composed, *groups}:  # it adds a key to a section
             continue
         if key not in groups and key not in known and key not in sections and not key.startswith("hydra."):
             return _missing_group(key, groups) or _unknown(key, composed, groups)

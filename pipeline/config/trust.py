@@ -34,8 +34,8 @@ _GUARDED = {
 """Keys whose values the user must name, and why."""
 _ACCOUNT = ("VIRTUOSO_USER", "VIRTUOSO_PASSWORD")
 
-_ADDRESS = re.compile(r"://|^[\w.-]+:\d+(?:/|$)")
-"""What a text has that can be the address of a server."""
+_ADDRESS = re.compile(r"://|[\w\]]:\d")
+"""What a text has that can be the address of a server: a scheme, or a port."""
 
 Leaf = tuple[str, str]
 """The section of a key, and its value as text. A section inside another one counts by its own name alone."""
@@ -98,12 +98,21 @@ def _keys_sent(section: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str
     """
     for keys in llm_by_role(section).values() if kind == "llm" else (section,):
         # A section without the variable gets the default one.
-        variables = [keys.get("api_key_env", _default_variable())] if kind == "llm" else []
-        yield from product(_texts(keys.get("base_urls")), map(str, variables))
-        yield from product(_texts(keys.get("endpoints")), _ACCOUNT if kind == "kg" else ())
-        if not str(keys.get("_target_", "")).startswith("pipeline."):
-            named = [text for key, value in _leaves(keys) if key.endswith("_env") for text in _texts(value)]
-            yield from product((text for _, text in _leaves(keys) if _ADDRESS.search(text)), named)
+        variables = {"llm": [str(keys.get("api_key_env", _default_variable()))], "kg": _ACCOUNT}.get(kind, ())
+        servers = keys.get({"llm": "base_urls", "kg": "endpoints"}.get(kind, ""))
+        yield from product(_texts(servers), variables)
+        for part in _own_parts(keys):
+            named = [text for key, text in _leaves(part) if key.endswith("_env")]
+            yield from product((text for _, text in _leaves(part) if _ADDRESS.search(text)), {*variables, *named})
+
+
+def _own_parts(section: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the parts of a section that belong to a class of the user."""
+    if not str(section.get("_target_", "pipeline.")).startswith("pipeline."):
+        yield section
+    for value in section.values():
+        if isinstance(value, Mapping):
+            yield from _own_parts(value)
 
 
 def _leaves(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ import orjson
 
 from pipeline.errors import StorageError, UserError
 from pipeline.text import counted
-from pipeline.traces.storage import StoragePath, remove_all, write_whole
+from pipeline.traces.storage import StoragePath, exists, remove_all, write_whole
 from pipeline.types import Rejected
 
 
@@ -59,7 +59,7 @@ class Rejections:
         """Write the file, or remove that of an earlier attempt if every row can be read now."""
         if self._rows:
             write_whole(self._path, b"".join(orjson.dumps(row) + b"\n" for row in self._rows))
-        else:
+        elif exists(self._path):
             remove_all([self._path])
 
 

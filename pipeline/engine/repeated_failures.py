@@ -1,11 +1,13 @@
 """Stops a run whose questions fail again and again, as all others would (`run.max_equal_failures`).
 
-Either the first ones all fail with the same error, or because of servers, or a server does not come back.
+Either the first ones all fail with the same error, or because of servers, or a server does not come back. Then nearly
+all fail: a few need no server.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping
 
 from pipeline.engine.worker_reports import FinishedRows
@@ -13,9 +15,10 @@ from pipeline.errors import Outage, RequestRefused, ServiceError, Unanswerable, 
 from pipeline.text import counted_questions
 
 _OUTAGE_S = 300.0
-"""Seconds during which all questions fail because of a server, after which the run stops. A restart takes less."""
+"""Seconds during which nearly all questions fail because of a server until the run stops. A restart takes less."""
 _OTHERS = 0.1
-"""Other questions for each one that fails because of a server, up to which an outage goes on."""
+"""Other questions for each one that fails because of a server, up to which an outage goes on: they need no server, as
+what they ask for is in a cache."""
 _ANNOUNCED = 5
 """Questions of an outage that fail before this is said."""
 _REFUSED = f"{RequestRefused.__name__}:"
@@ -45,10 +48,10 @@ class RepeatedFailures:
         """Those of the first rows, as `FinishedRows.errors`."""
         self._failed_in_outage = 0
         """Rows that have failed because of a server, since an outage began."""
-        self._others_in_outage = 0
-        """Other rows since then: some need no server, as what they ask for is in a cache."""
         self._outage_began_s = 0.0
         """On the clock of `time.monotonic`."""
+        self._lately: deque[tuple[float, int, int]] = deque()
+        """The latest rows of an outage: when, how many failed because of a server, and how many others there were."""
         self.error = ""
         """Why the run was stopped, with the traceback; empty if it was not."""
 
@@ -64,8 +67,9 @@ class RepeatedFailures:
             is_outage = all(kind.startswith(_OUTAGE) and not kind.startswith(_REFUSED) for kind in self._errors)
             said = f"the first {self._counted(self._most)} all failed {cause} {_NEVER}:"
             self._stop(said, self._errors, Outage if is_outage else UserError)
-        if self._failed_in_outage >= self._most and new.failed and time.monotonic() > self._outage_began_s + _OUTAGE_S:
-            nearly = "nearly " if self._others_in_outage else ""
+        is_long = time.monotonic() > self._outage_began_s + _OUTAGE_S
+        if self._failed_in_outage >= self._most and is_long and _failed_by_servers(new):
+            nearly = "nearly " if any(others for _, _, others in self._lately) else ""
             outage = f"for {_OUTAGE_S / 60:.0f} minutes, {nearly}all questions have failed because of a server {_NEVER}"
             self._stop(f"{outage}. {self._when_back}:", new.errors, Outage)
         if before < _ANNOUNCED <= self._failed_in_outage:
@@ -73,7 +77,7 @@ class RepeatedFailures:
             error = next(iter(new.errors.values())).splitlines()[-1]
             if cause:
                 return f"the first {failed} {cause}: if the first {self._most} do, the run stops ({error})"
-            limit = f"if all fail for {_OUTAGE_S / 60:.0f} minutes, the run stops"
+            limit = f"if nearly all fail for {_OUTAGE_S / 60:.0f} minutes, the run stops"
             return f"the last {failed} because of a server: {limit} ({error})"
         return None
 
@@ -100,15 +104,16 @@ class RepeatedFailures:
             self._errors |= new.errors
 
     def _count_outage(self, new: FinishedRows) -> None:
-        is_outage = new.failed == new.questions and all(kind.startswith(_OUTAGE) for kind in new.errors)
-        if is_outage:
-            if not self._failed_in_outage:
-                self._outage_began_s = time.monotonic()
-            self._failed_in_outage += new.questions
-        elif self._failed_in_outage:
-            self._others_in_outage += new.questions
-        if self._others_in_outage > _OTHERS * self._failed_in_outage:
-            self._failed_in_outage = self._others_in_outage = 0
+        now, failed = time.monotonic(), _failed_by_servers(new)
+        if not self._failed_in_outage:
+            self._outage_began_s = now
+            self._lately.clear()
+        self._failed_in_outage += failed
+        self._lately.append((now, failed, new.questions - failed))
+        while self._lately[0][0] < now - _OUTAGE_S:
+            self._lately.popleft()
+        if sum(others for _, _, others in self._lately) > _OTHERS * sum(failed for _, failed, _ in self._lately):
+            self._failed_in_outage = 0
 
     def _stop(self, said: str, errors: Mapping[str, str], kind: type[UserError] = UserError) -> None:
         details = next(iter(errors.values()))
@@ -116,3 +121,8 @@ class RepeatedFailures:
         *traceback, error = details.splitlines()
         where = "; stopped.txt in the run folder has the traceback" if traceback else ""
         raise kind(f"{said} {error}{where}")
+
+
+def _failed_by_servers(rows: FinishedRows) -> int:
+    """Return how many of the rows have failed, if all that did failed because of a server, else 0."""
+    return rows.failed if all(kind.startswith(_OUTAGE) for kind in rows.errors) else 0

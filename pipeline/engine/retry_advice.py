@@ -11,6 +11,7 @@ from pipeline.engine.sources import is_own
 from pipeline.errors import ContextOverflow, Unanswerable
 from pipeline.traces.reader import FailedRows
 
+_TOO_LONG = f"{ContextOverflow.__name__}:"
 RESTART = "run.restart=true deletes its results and starts again"
 
 TOO_LONG = (
@@ -22,12 +23,12 @@ TOO_LONG = (
 
 def is_too_long(failed: FailedRows) -> bool:
     """Whether these rows failed because of a prompt that is too long: `TOO_LONG` is about them."""
-    return failed.error.startswith(f"{ContextOverflow.__name__}:")
+    return failed.error.startswith(_TOO_LONG)
 
 
 def is_final(failed: FailedRows) -> bool:
     """Whether these rows would fail again, as the model can never answer their calls."""
-    return failed.error.startswith((f"{ContextOverflow.__name__}:", f"{Unanswerable.__name__}:"))
+    return failed.error.startswith((_TOO_LONG, f"{Unanswerable.__name__}:"))
 
 
 def with_new_folder(run: object) -> str:

@@ -94,7 +94,7 @@ class Worker:
         self._writing = asyncio.Semaphore(1)
         """One shard is written at a time: each thread that converts rows slows the event loop down."""
         self._lag_s = 0.0
-        self._storage_error: str | None = None
+        self._storage_error: StorageError | None = None
         """Set when the run folder could not store a call: the run is about to end."""
         self._recorder = Recorder(emit)
 
@@ -222,7 +222,7 @@ class Worker:
         reused = await asyncio.to_thread(self._reused, question_id, run.golds[question_id]) if self._earlier else {}
         async with self._slots:
             if self._storage_error is not None:  # a call made now could not be stored, and would be repeated
-                raise StorageError(self._storage_error)
+                raise self._storage_error
             runtimes = list(filter(None, (_restrict(each, run.shard.configurations) for each in self._runtimes)))
             shared = run.cache(question_id, None, reused)
             caches = [
@@ -239,7 +239,7 @@ class Worker:
                 with run.running():
                     rows = await asyncio.gather(*answering)
             except StorageError as error:
-                self._storage_error = str(error)
+                self._storage_error = error
                 raise
             finally:
                 del self._caches[place]

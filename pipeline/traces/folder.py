@@ -31,6 +31,7 @@ from pipeline.traces.storage import (
     names_in,
     read_whole,
     refuse_special,
+    remove,
     remove_all,
     write_whole,
 )
@@ -161,7 +162,7 @@ class RunFolder:
         for journal in matching(self.path / "drafts", "shard-*.jsonl"):
             name = _JOURNAL.fullmatch(journal.name)
             if name and int(name[1]) in finished:
-                journal.unlink()
+                remove(journal)
 
     @property
     def traces(self) -> list[StoragePath]:
@@ -233,7 +234,7 @@ class RunFolder:
     def clear_journals(self, index: int) -> None:
         """Remove all journals of a committed shard."""
         for journal in self.journals(index):
-            journal.unlink(missing_ok=True)
+            remove(journal)
 
     def finished(self) -> set[int]:
         """Return the indices of the finished shards, by one directory listing.

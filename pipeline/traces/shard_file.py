@@ -23,7 +23,7 @@ from pipeline.errors import UserError
 from pipeline.traces.origin import KEY, ShardOrigin, parse_origin
 from pipeline.traces.schema import ADDED, SCHEMA, SCHEMA_VERSION
 from pipeline.traces.shard_values import check_values
-from pipeline.traces.storage import StoragePath, write_whole
+from pipeline.traces.storage import StoragePath, opened, write_whole
 
 _TAIL = 8
 """Bytes at the end: the length of the description, and the name of the format."""
@@ -143,7 +143,7 @@ def shard_digest(path: StoragePath) -> str:
 
     It is fast, and notices a shard that was written anew unless that has the same sizes. Raises OSError.
     """
-    with path.open("rb") as file:
+    with opened(path) as file:
         length = int.from_bytes(_end_of(file, min(_TAIL, file.seek(0, io.SEEK_END)))[:4], "little")
         size = file.seek(0, io.SEEK_END)
         return _digest(_end_of(file, min(length + _TAIL, size))).decode()

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,13 +28,16 @@ TMP = ".tmp"
 """The suffix of files that are not complete yet."""
 _CONCURRENT_READS = 32
 """Objects that are read concurrently."""
+_AWAY = re.compile("Connect|Timeout|Unavailable")
+"""A part of the name of an error with which a store's client says that the store does not answer."""
 
 
 def storage_path(name: str | StoragePath) -> StoragePath:
     """Parse a path or a URL (`runs/x`, `s3://bucket/x`).
 
     The store's client takes credentials and endpoints from the environment, never from the URL.
-    Raises UserError for a store that cannot be reached, or that is inside another one, and for what is no path.
+    Raises StorageError for a store that cannot be reached, and UserError for one that is inside another one, or for a
+    name that is no path.
     """
     if isinstance(name, Path | UPath):
         return name
@@ -41,12 +45,9 @@ def storage_path(name: str | StoragePath) -> StoragePath:
         raise UserError(f"{name!r} is no path: name a folder, such as 'runs/x'")
     if remote_scheme(name) is None:
         return Path(local_name(name))
-    try:
-        with _reaching(name):
-            path = UPath(name, use_listings_cache=False)  # other processes write there, too
-            path.exists()
-    except StoreOutage as error:
-        raise UserError(str(error)) from None  # its name or the endpoint may be wrong
+    with _reaching(name):
+        path = UPath(name, use_listings_cache=False)  # other processes write there, too
+        path.exists()
     return path
 
 
@@ -83,6 +84,13 @@ def read_all(paths: Sequence[StoragePath]) -> Iterator[Path | bytes]:
     with ThreadPoolExecutor(_CONCURRENT_READS) as pool:
         for at in range(0, len(paths), _CONCURRENT_READS):
             yield from pool.map(read_whole, paths[at : at + _CONCURRENT_READS])
+
+
+@contextmanager
+def opened(path: StoragePath) -> Iterator[BinaryIO]:
+    """Open a file or an object to read parts of it. Raises OSError, or StorageError if a store does not answer."""
+    with nullcontext() if isinstance(path, Path) else _reaching(path, FileNotFoundError), path.open("rb") as file:
+        yield file
 
 
 def matching(folder: StoragePath, pattern: str) -> list[StoragePath]:
@@ -166,16 +174,22 @@ def make_folder(folder: Path) -> None:
         _sync_names(each.parent)
 
 
+def remove(file: StoragePath) -> None:
+    """Remove a file if it exists. After a loss of power it may be back. Raises StorageError."""
+    with storing(file) if isinstance(file, Path) else _reaching(file):
+        file.unlink(missing_ok=True)
+
+
 def remove_all(files: Sequence[StoragePath]) -> None:
     """Remove files of one folder, as far as they exist. They do not come back after a loss of power.
 
     Raises StorageError.
     """
     for file in files:
-        with storing(file) if isinstance(file, Path) else _reaching(file):
-            file.unlink(missing_ok=True)
+        remove(file)
     for folder in {file.parent for file in files if isinstance(file, Path)}:
-        _sync_names(folder)
+        with storing(folder):
+            _sync_names(folder)
 
 
 def _sync_names(folder: Path) -> None:
@@ -204,7 +218,7 @@ def storing(path: Path) -> Iterator[None]:
 def _reaching(path: str | UPath, except_for: type[Exception] | tuple[()] = ()) -> Iterator[None]:
     """Turn any exception of a store's client into a StorageError, `except_for` this one.
 
-    Raises StoreOutage unless the store has answered that it refuses the request, or has no such object.
+    Raises StoreOutage if the store does not answer, or asks for the request later.
     """
     try:
         yield
@@ -212,6 +226,10 @@ def _reaching(path: str | UPath, except_for: type[Exception] | tuple[()] = ()) -
         raise
     except Exception as error:  # noqa: BLE001 - every store's client has its own exceptions
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        has_answered = isinstance(error, PermissionError | FileNotFoundError)
-        kind = StorageError if has_answered else StoreOutage
-        raise kind(f"{path} cannot be reached: {reason}") from None
+        raise (StoreOutage if _is_outage(error) else StorageError)(f"{path} cannot be reached: {reason}") from None
+
+
+def _is_outage(error: Exception) -> bool:
+    """Whether a store does not answer, or asks for the request later: s3fs says that with an errno."""
+    asked_later = isinstance(error, OSError) and error.errno in (errno.EBUSY, errno.EIO, errno.ETIMEDOUT)
+    return asked_later or any(_AWAY.search(kind.__name__) for kind in type(error).__mro__)

@@ -319,3 +319,33 @@ def test_calibration_and_repetitions(method: str, of: str, repeats: str | None, 
     assert 0 < calibration["questions"].sum() <= 16
     effects = run.repetition_effects().collect()
     assert set(effects["of"]) == ({repeats} if repeats else set())
+
+
+@pytest.mark.parametrize(
+    ("words", "relation"),
+    [
+        ({"method": "tog"}, "is.parent"),
+        ({"method": "arg"}, "is.parent"),
+        ({"method": "tog", "method.no_return": "relation"}, "has.actor"),
+        ({"method": "pog", "method.no_return": "relation"}, "has.actor"),
+    ],
+)
+def test_what_a_rule_does_not_offer_is_not_called_rejected(
+    words: Mapping[str, str], relation: str, tmp_path: Path
+) -> None:
+    facts = [("Ann", "is.parent", "Bob"), ("Bob", "is.parent", "Cid"), ("F", "has.actor", "A"), ("G", "has.actor", "A")]
+    (tmp_path / "facts.tsv").write_text("".join("\t".join(fact) + "\n" for fact in facts))
+    topic, answer, inverse = ("Ann", "Cid", "") if relation == "is.parent" else ("F", "G", "^")
+    path = f"{{ ns:{topic} ns:{relation} ?y . " + (f"?x ns:{relation} ?y }}" if inverse else f"?y ns:{relation} ?x }}")
+    question = {
+        "id": "q",
+        "question": f"what has {relation} twice of {topic}?",
+        "topic_entities": [topic],
+        "answers": [answer],
+        "sparql": f"PREFIX ns: <http://rdf.freebase.com/ns/> SELECT ?x WHERE {path}",
+    }
+    (tmp_path / "questions.jsonl").write_text(json.dumps(question))
+    files = {"dataset.triples": f"{tmp_path}/facts.tsv", "dataset.questions": f"{tmp_path}/questions.jsonl"}
+    run = evaluate({"dataset": "custom", **files, "llm": "oracle", **words, "run.dir": str(tmp_path / "run")})
+    (loss,) = run.losses().collect().to_dicts()
+    assert (loss["stage"], loss["reason"]) == ("relation offered", "cap")

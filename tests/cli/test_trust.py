@@ -264,7 +264,8 @@ class TestKeys:
         config.refuse_untrusted([sent], "run.yaml", own)
 
     @pytest.mark.parametrize(
-        "servers", ["http://elsewhere/rest", {"reads": ["https://elsewhere/rest"]}, "bolt://elsewhere", "elsewhere:80"]
+        "servers",
+        ["http://elsewhere/rest", {"reads": ["https://elsewhere/rest"]}, "bolt://elsewhere", " me@elsewhere:80?x"],
     )
     @pytest.mark.parametrize("section", ["kg", "llm", "dataset"])
     @pytest.mark.parametrize("nested", [False, True])

@@ -186,13 +186,41 @@ class TestOutage:
     def test_a_few_questions_that_need_no_server_do_not_end_it(
         self, watched: RepeatedFailures, seconds: list[float]
     ) -> None:
-        for _ in range(3):
+        for second in (0, 100, 200):
+            seconds.append(1000.0 + second)
             for _ in range(10):
                 watched.check(self.GONE)
             watched.check(FinishedRows(questions=1))
-        seconds.append(seconds[0] + 301)
+        seconds.append(1301.0)
         with pytest.raises(Outage, match="for 5 minutes, nearly all questions have failed because of a server"):
             watched.check(self.GONE)
+
+    def test_a_shard_of_a_ray_worker_is_counted_by_its_rows(
+        self, watched: RepeatedFailures, seconds: list[float]
+    ) -> None:
+        shard = FinishedRows(questions=32, failed=30, errors=self.GONE.errors)
+        watched.check(shard)
+        seconds.append(seconds[0] + 301)
+        with pytest.raises(Outage, match="nearly all questions"):
+            watched.check(shard)
+
+    def test_one_that_has_ended_is_no_part_of_a_later_failure(
+        self, watched: RepeatedFailures, seconds: list[float]
+    ) -> None:
+        for _ in range(100):
+            watched.check(self.GONE)
+        for minute in range(6):
+            seconds.append(seconds[0] + 10 + 60 * minute)
+            watched.check(FinishedRows(questions=3))
+        watched.check(self.GONE)
+
+    def test_an_error_of_a_method_does_not_stop_the_run_in_its_place(
+        self, watched: RepeatedFailures, seconds: list[float]
+    ) -> None:
+        for _ in range(50):
+            watched.check(self.GONE)
+        seconds.append(seconds[0] + 301)
+        watched.check(FinishedRows(questions=1, failed=1, errors={"KeyError: …": "KeyError: 'x'"}))
 
     def test_refused_requests_are_a_part_of_it(self, watched: RepeatedFailures, seconds: list[float]) -> None:
         """A key that is revoked in the middle of a run makes one, between the trials of servers that are set aside."""
@@ -209,8 +237,8 @@ class TestOutage:
         watched.check(FinishedRows(questions=2))
         said += [watched.check(self.GONE) for _ in range(3)]
         sentence = (
-            "the last 6 questions failed because of a server: if all fail for 5 minutes, the run stops (ServiceError: "
-            "none answers)"
+            "the last 6 questions failed because of a server: if nearly all fail for 5 minutes, the run stops "
+            "(ServiceError: none answers)"
         )
         assert said == [None, None, sentence, None, None, None, None, None, sentence]
 

@@ -87,21 +87,22 @@ class ToG:
 
     # The relation step
 
-    def _without_last(self, chain: GroundedPath, relations: Sequence[Relation], tools: Tools) -> list[Relation]:
+    def _without_last(self, chain: GroundedPath, relations: Sequence[Relation]) -> list[Relation]:
         """Leave out the last relation of a chain in the direction that `no_return` bars."""
         if not chain.steps or self.no_return == "none":
             return list(relations)
         last = chain.steps[-1].relation
         barred = last if self.no_return == "repeat" else last.reversed
-        if barred in relations:
-            tools.record("cut", by="cap", relations=[barred], at=[chain.end])
         return [relation for relation in relations if relation != barred]
 
     async def _pick_relations(self, search: _Search, frontier: Sequence[GroundedPath]) -> list[_Move]:
         """Return the N best of all scored relations to follow, those from unnamed nodes first."""
         chains = [chain for chain in frontier if isinstance(chain.end, str)]
         around = await search.tools.kg.relations(list(dict.fromkeys(chain.entity for chain in chains)))
-        offered = [(chain, self._without_last(chain, around[chain.entity], search.tools)) for chain in chains]
+        offered = [(chain, self._without_last(chain, around[chain.entity])) for chain in chains]
+        for entity, relations in around.items():
+            here = {relation for chain, offer in offered if chain.entity == entity for relation in offer}
+            search.tools.record("cut", by="cap", relations=sorted(set(relations) - here), at=[entity])
         offered = [(chain, relations) for chain, relations in offered if relations]
         scored = await concurrently(self._score_relations(search, *offer) for offer in offered)
         picked: list[_Move] = []
