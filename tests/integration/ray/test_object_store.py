@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 from fsspec.core import url_to_fs
 
+from pipeline.errors import MISTAKE, OUTAGE
 from pipeline.llm.prompt import Completion
 from pipeline.traces import journal
 from pipeline.traces.folder import RunFolder
@@ -134,17 +135,17 @@ def test_no_file_of_a_run_holds_the_credentials(stored: UPath) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bucket", "changed"),
+    ("bucket", "changed", "code"),
     [
-        ("nowhere", {}),
-        ("runs", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}),
-        ("runs", {"AWS_SECRET_ACCESS_KEY": "wrong"}),
+        ("nowhere", {}, MISTAKE),
+        ("runs", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, OUTAGE),
+        ("runs", {"AWS_SECRET_ACCESS_KEY": "wrong"}, MISTAKE),
     ],
 )
-def test_what_cannot_be_reached_is_one_sentence(bucket: str, changed: dict[str, str]) -> None:
+def test_what_cannot_be_reached_is_one_sentence(bucket: str, changed: dict[str, str], code: int) -> None:
     command = [*KGQA, "evaluate", f"run.dir=s3://{bucket}/x"]
     done = subprocess.run(command, env=os.environ | changed, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
+    assert done.returncode == code
     assert done.stderr.startswith(f"kgqa: s3://{bucket}/x")
     assert " cannot be reached: " in done.stderr
     assert done.stderr.count("\n") == 1
