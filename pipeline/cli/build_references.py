@@ -92,7 +92,7 @@ def _examples(composed: Mapping[str, Any], dataset: Dataset) -> Iterator[Example
     """Yield the readable rows. With `dataset.strict`, raise UserError for the first row that cannot be read."""
 
     def reject(row: Rejected) -> None:
-        if composed["dataset"].get("strict", False):
+        if config.is_strict(composed):
             raise UserError(str(row))
         print(f"not read: {printable(str(row))}", file=sys.stderr)
 

@@ -95,7 +95,7 @@ def _collect(arguments: Arguments) -> _Collected:
 def _as_run(composed: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of a run with the collector in place of the method, over solved questions."""
     own = {name: composed[name] for name in config.SECTIONS}
-    material = {**composed["material"], "strict": composed["dataset"].get("strict", False)}
+    material = {**composed["material"], "strict": config.is_strict(composed)}
     choices = {**composed["choices"], "method": composed["collect"]["name"]}
     return {**own, "dataset": material, "method": composed["collect"], "choices": choices}
 

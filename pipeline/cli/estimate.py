@@ -84,7 +84,7 @@ class Sampling(Sweep):
             "dataset": dataset,
             "questions": self._questions,
             **asdict(Selection.of_run(run)),
-            "strict": dataset.get("strict", False),
+            "strict": config.is_strict(whole),
         }
         folder = f"{run['dir']}-sample" if run["dir"] else None
         sampled_run = {**run, "dir": folder, "limit": None, "sample": None, "early_stopping": None}
@@ -92,8 +92,9 @@ class Sampling(Sweep):
         # All workers get a part of the sample, as they will of the whole run: one shard would measure one of them. The
         # size does not depend on their number, by which a sample would be another one.
         size = min(whole["engine"]["shard_size"], max(1, self._questions // _SHARDS))
-        config = {**whole, "dataset": sampled, "run": sampled_run, "engine": {**whole["engine"], "shard_size": size}}
-        return super().prepare(replace(configuration, config=config))
+        engine = {**whole["engine"], "shard_size": size}
+        sample = {**whole, "dataset": sampled, "run": sampled_run, "engine": engine}
+        return super().prepare(replace(configuration, config=sample))
 
 
 @plain_dataclass(frozen=True)

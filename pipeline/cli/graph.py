@@ -126,7 +126,7 @@ def _load(
 ) -> tuple[Summary, list[str]]:
     """Load the graph. Return what is in it, and remarks on rows that cannot be read."""
     with (
-        Rejections(rejected, strict=composed["dataset"].get("strict", False)) as rejections,
+        Rejections(rejected, strict=config.is_strict(composed)) as rejections,
         _progress(dataset.name) as tick,
     ):
         summary = load_graph(

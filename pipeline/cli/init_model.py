@@ -33,7 +33,7 @@ def run(arguments: Arguments) -> Output:
     if output.exists():
         raise UserError(f"{output} already exists: give another output=")
     dataset = config.build("dataset", composed)
-    with Rejections(Path(f"{output}.rejected.jsonl"), strict=composed["dataset"].get("strict", False)) as rejections:
+    with Rejections(Path(f"{output}.rejected.jsonl"), strict=config.is_strict(composed)) as rejections:
         texts = (part for text in read_texts(map(Path, plan.texts)) for part in text.parts)
         made = make_llama(dataset, rejections.add, config.build("shape", composed), plan.seed, texts)
     made.save(output)

@@ -99,7 +99,7 @@ def _score_predictions(file: Path, plan: Plan, composed: Mapping[str, Any]) -> O
     dataset: Dataset = config.build("dataset", composed)
     evaluation = config.build("evaluation", composed)
     rejected = Path.cwd() / f"{file.name}.rejected.jsonl"  # the folder of other people's files may be read-only
-    with Rejections(rejected, strict=composed["dataset"].get("strict", False)) as rejections:
+    with Rejections(rejected, strict=config.is_strict(composed)) as rejections:
         predictions = read_predictions(file, rejections.add, read_published_line)
         examples = dataset.examples(rejections.add)
         scored = score_predictions(predictions, examples, method=plan.name or file.stem, scoring=evaluation)

@@ -126,6 +126,11 @@ RUNNER_KEYS: Mapping[str, type[RunnerKeys]] = {
 }
 
 
+def is_strict(composed: Mapping[str, Any]) -> bool:
+    """Return whether a row of the dataset that cannot be read is an error. A dataset of the user may lack the key."""
+    return bool(composed["dataset"].get("strict", False))
+
+
 def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the leaves of a nested configuration with their dotted keys."""
     for key, value in config.items():

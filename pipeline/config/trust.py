@@ -108,7 +108,7 @@ def _keys_sent(section: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str
 
 def _own_parts(section: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the parts of a section that belong to a class of the user."""
-    if not str(section.get("_target_", "pipeline.")).startswith("pipeline."):
+    if "_target_" in section and not _is_of_project(section):
         yield section
     for value in section.values():
         if isinstance(value, Mapping):
@@ -120,10 +120,15 @@ def _leaves(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, value in section.items():
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, Mapping):
-                if not str(each.get("_target_", "")).startswith("pipeline."):
+                if not _is_of_project(each):
                     yield from _leaves(each)
             elif each is not None:
                 yield key, str(each)
+
+
+def _is_of_project(section: Mapping[str, Any]) -> bool:
+    """Whether a section configures a class of the project."""
+    return str(section.get("_target_", "")).startswith("pipeline.")
 
 
 def _texts(value: object) -> list[str]:

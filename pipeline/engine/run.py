@@ -12,7 +12,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -39,7 +39,7 @@ from pipeline.engine.repeated_failures import RepeatedFailures
 from pipeline.engine.run_summary import TIMES, RunTotals, renewed_summary, summarise
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
 from pipeline.engine.sources import model_sources, project_sources, refuse_edited, user_sources
-from pipeline.errors import Outage, RunStopped, StorageError, Unreachable, UserError, single_errors
+from pipeline.errors import Outage, RunStopped, Unreachable, UserError, single_errors
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.roles import check_roles, remarks
@@ -270,15 +270,14 @@ class _RunDescription:
     @contextmanager
     def stored(self, rejections: Rejections) -> Iterator[None]:
         """Store rejected rows at the end, if the run has begun: before, `rejected.jsonl` is that of an earlier one."""
-        try:
-            yield
-        except BaseException:
+
+        def end(*error: Any) -> None:
             if self.has_begun:
-                with suppress(StorageError):  # what ended the run is said, not what follows from it
-                    rejections.store()
-            raise
-        if self.has_begun:
-            rejections.store()
+                rejections.__exit__(*error)
+
+        with ExitStack() as stack:
+            stack.push(end)
+            yield
 
     def on_opened(self, backends: Sequence[Backends]) -> None:
         """Check the backends of a worker. Raises UserError if they are not those that the run began with."""
@@ -331,7 +330,7 @@ async def _run_shards(
         finished, graphs_compared = await _compare_dataset(configurations, folder, saved, parts, console)
     is_resumed = bool(finished or description.kept_calls)
     finished -= failed_shards(folder) if finished and run["retry_failed"] else set()
-    rejections = Rejections(folder.rejected, strict=configs[0]["dataset"].get("strict", False))
+    rejections = Rejections(folder.rejected, strict=config.is_strict(configs[0]))
     ended = description.began
     with console.status("counting the questions"):
         total, done = count_rows(parts, size=size, finished=finished)

@@ -203,8 +203,8 @@ class Prompt(ABC, Generic[T]):
     def inputs(self) -> dict[str, str]:
         """Return the text for each slot of the template.
 
-        Solved questions belong into the slot `references`, and the question into `question`: what these two name, the
-        search has not found (`kgqa losses`).
+        Put solved questions into the slot `references`, and the question into `question`. `kgqa losses` does not take
+        what these two name for something that the search has found.
         """
 
     @abstractmethod

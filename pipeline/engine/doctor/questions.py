@@ -52,7 +52,7 @@ async def dataset(configuration: Configuration) -> list[Finding]:
     if rejected:
         share = f"{len(rejected)} of the first {counted(len(examples) + len(rejected), 'row')}"
         found = f"{share} cannot be read, such as {rejected[0]}"
-        if configuration.config["dataset"].get("strict"):
+        if config.is_strict(configuration.config):
             return problem("dataset", found, "Fix these rows, or set dataset.strict=false: a run stops at the first.")
         return warning("dataset", found, "Fix these rows, or ignore them: a run lists them in its rejected.jsonl.")
     return ok("dataset", f"{source.name} {source.split}: the first {counted(len(examples), 'question')} can be read")
