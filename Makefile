@@ -63,6 +63,7 @@ format: .venv/installed-test
 
 docs: .venv/installed-test
 	$(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 benchmark: .venv/installed-test
 	$(BIN)/kgqa benchmark all

@@ -487,6 +487,7 @@ def test_a_choice_that_one_of_the_project_hides_is_refused(
     group, choice = own.relative_to(tmp_path).parent, own.stem
     with pytest.raises(UserError, match=f"^{own} cannot be chosen, .* and choose {group}=my_{choice}"):
         config.compose(words)
+    config.compose([word for word in words if word.startswith("hydra.")], name="ls")  # which makes no such choice
     own.write_bytes((config.conf_dir() / file).read_bytes())
     config.compose([word for word in words if word != "method.mine=3"])  # an equal copy does no harm
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pipeline import config
 from pipeline.cli.arguments import Arguments, OutputKey
 from pipeline.cli.output import Output
+from pipeline.cli.run_output import failure_notes
 from pipeline.console import Console
 from pipeline.engine.rejections import remarks
 from pipeline.engine.run import Configuration, execute, run_dir
@@ -74,9 +75,8 @@ class _Collected(NamedTuple):
 
     def notes(self, kind: str) -> list[str]:
         """Say which questions failed, which rows could not be read, and where the texts or rows (`kind`) are."""
-        failed = self.summary.failed
-        again = [f"{counted(failed, 'question')} failed: run.retry_failed=true runs them again"] if failed else []
-        return [*again, *remarks(self.rejected, self.folder.rejected), f"{kind}: {self.output}"]
+        failures = failure_notes(self.folder, [self.summary]) if self.summary.failed else []
+        return [*failures, *remarks(self.rejected, self.folder.rejected), f"{kind}: {self.output}"]
 
 
 def _collect(arguments: Arguments) -> _Collected:

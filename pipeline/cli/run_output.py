@@ -106,7 +106,7 @@ def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *
     summary = folder.read_summary() or {}
     return [
         *score_notes(folder),
-        *(_failure_notes(folder, summaries, exits=exits) if any(each.failed for each in summaries) else []),
+        *(failure_notes(folder, summaries, exits=exits) if any(each.failed for each in summaries) else []),
         *unreadable_notes(folder, summaries),
         limits_line(summaries),
         *filter(None, [cut_replies_line(summaries), without_plan_line(summaries)]),
@@ -155,8 +155,11 @@ def _limit_note(dataset: str, sample: int | None, limit: int | None, questions: 
     return None
 
 
-def _failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *, exits: bool) -> list[str]:
-    """Say how many questions failed, with the most frequent errors and one question of each."""
+def failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *, exits: bool = False) -> list[str]:
+    """Say how many questions failed, with the most frequent errors and one question of each.
+
+    With `exits`, the command exits with `FAILED_RUN` if too many failed.
+    """
     errors = count_errors(folder)
     several = len(summaries) > 1
     shown = [

@@ -185,7 +185,7 @@ def _composed(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str
 def _compose_known(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:
     """Compose as `_composed` does. Raises UserError for what Hydra takes and the project does not, `HYDRA_ERRORS`."""
     _refuse_several_choices(overrides, name)
-    _refuse_hidden(overrides)
+    _refuse_hidden(overrides, name)
     composed, choices = _compose_by_hydra(overrides, name)
     _refuse_added(overrides, name, choices)
     return composed, choices
@@ -221,21 +221,27 @@ def _refuse_added(overrides: Sequence[str], name: str, choices: Collection[str])
             raise UserError(missing or _unknown(key, composed, groups))
 
 
-def _refuse_hidden(overrides: Sequence[str]) -> None:
+def _refuse_hidden(overrides: Sequence[str], name: str) -> None:
     """Raise UserError for a choice of the user that cannot be chosen, because one of the project has its name.
 
-    The files of the project come first, so that nobody's folder changes what `method=srp` means.
+    The files of the project come first, so that nobody's folder changes what `method=srp` means. Commands without the
+    group, such as `kgqa ls`, do not mind.
     """
     for folder in key_docs.search_path(user_conf_dirs(), overrides):
         for file in sorted(folder.glob("*/**/*.yaml")):
             path = file.relative_to(folder)
             used = conf_dir() / path
-            if used.is_file() and file.read_bytes() != used.read_bytes():
+            if used.is_file() and file.read_bytes() != used.read_bytes() and _has_group(path.parts[0], overrides, name):
                 raise UserError(
                     f"{file} cannot be chosen, because a file of the project has its name: rename it, as to "
                     f"my_{path.name}, and choose {path.parent}=my_{path.stem}. KGQA_CONF names the folder of your own "
                     "files, by default ./conf"
                 )
+
+
+def _has_group(group: str, overrides: Sequence[str], name: str) -> bool:
+    """Whether the configuration `name` makes a choice in a group or below it. Raises `HYDRA_ERRORS`."""
+    return group in {each.partition("/")[0] for each in _compose_defaults(overrides, name)[1]}
 
 
 def _compose_defaults(overrides: Sequence[str], name: str) -> tuple[DictConfig, dict[str, str]]:

@@ -399,7 +399,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
                 error = task.exception()
                 if error is None:
                     if waiting and attempts[task] is not first:
-                        self.count_failure(first, "it is slower than the other servers", may_have_restarted=False)
+                        self.count_failure(first, "another server answered first", may_have_restarted=False)
                     return task.result()
                 if not isinstance(error, AttemptFailed):
                     raise error

@@ -130,7 +130,7 @@ def test_a_sweep_names_the_configuration_whose_questions_failed(kgqa: Kgqa) -> N
     page = html.unescape(Path("run/report.html").read_text())
     assert "run.retry_failed=true asks failed questions again" not in page
     assert "(ContextOverflow) is as long with run.retry_failed=true" in page
-    assert "a prompt that is too long for the model fails again" in kgqa("ls", ".").out
+    assert "(a prompt that is too long for it) fails again" in kgqa("ls", ".").out
     line = next(each for each in shown.out.splitlines() if "20 × ContextOverflow" in each)
     command = line.partition("(kgqa ")[2].rstrip(")").split()
     assert command[-1] == "configuration=1"
