@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from pydantic.dataclasses import dataclass
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
@@ -38,6 +38,7 @@ CONTENTS_FILE = "contents.txt"
 """Says what was loaded into a database folder."""
 _READING = ("kg/vocabulary=", "kg.vocabulary.", "kg.snapshot=")
 """What the keys of a run begin with that must be as they were when its graph was loaded."""
+_LAST_PORT = 65_535
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,12 @@ class ServePlan:
 
     database: str | None
     replicas: PositiveInt
+    port: Annotated[int, Field(ge=1, le=_LAST_PORT)] | None
+
+    def __post_init__(self) -> None:
+        """Refuse ports that do not exist."""
+        if self.port and self.port + self.replicas - 1 > _LAST_PORT:
+            raise UserError(f"port={self.port} leaves fewer than {self.replicas} ports: the last one is {_LAST_PORT}")
 
 
 def load(arguments: Arguments) -> Output:
@@ -101,7 +108,7 @@ def serve(arguments: Arguments) -> None:
     said = contents.read_text(encoding="utf-8") if contents.is_file() else "loaded elsewhere"
     print(printable(f"{database}:\n{said}"))
     try:
-        with replicas(database, plan.replicas, database, server) as servers:
+        with replicas(database, plan.replicas, database, server, first_port=plan.port) as servers:
             endpoints = [server.endpoint for server in servers]
             snapshot = composed["kg"].get("snapshot")
             graph = config.default(

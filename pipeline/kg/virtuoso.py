@@ -22,7 +22,7 @@ import pydantic.dataclasses
 from pydantic import ConfigDict, PositiveFloat, PositiveInt
 
 from pipeline.errors import UserError
-from pipeline.net.subprocess_server import LOOPBACK, SubprocessServer, answers, free_ports
+from pipeline.net.subprocess_server import LOOPBACK, SubprocessServer, answers, free_ports, is_free
 
 GRAPH = "urn:kgqa:graph"
 """The named graph of the loaded triples. A query without a graph also sees the server's system graphs."""
@@ -57,7 +57,7 @@ class VirtuosoServer(SubprocessServer):
     readable: tuple[Path, ...] = ()
     """Folders from which `load` may read files (`DirsAllowed`)."""
     http_port: int = 0
-    """Chosen at the first start from the free ports, as is `sql_port`."""
+    """0 takes a free port at the first start, as `sql_port` always does."""
     sql_port: int = 0
     process: subprocess.Popen[bytes] | None = None
 
@@ -69,14 +69,18 @@ class VirtuosoServer(SubprocessServer):
     def start(self) -> None:
         """Start the server and return once it answers a query.
 
-        Raises UserError if Virtuoso is not installed, if another server runs in the same folder, or if the start fails.
+        Raises UserError if Virtuoso is not installed, if another server runs in the same folder or uses the port, or
+        if the start fails.
         """
         _require_virtuoso()
         self.folder.mkdir(parents=True, exist_ok=True)
-        first_start = not self.http_port
+        first_start, given = not self.sql_port, self.http_port
         for _ in range(5):
+            if given and not is_free(LOOPBACK, given):
+                raise UserError(f"port {given} of {LOOPBACK} is in use: stop what uses it, or choose another port")
             if first_start:
-                self.http_port, self.sql_port = free_ports(2)
+                free, self.sql_port = free_ports(2)
+                self.http_port = given or free
             self._serve()
             if self._wait_until_healthy():
                 return
@@ -158,17 +162,21 @@ def build_database(files: Sequence[Path], folder: Path, config: VirtuosoConfig) 
 
 
 @contextlib.contextmanager
-def replicas(database: Path, count: int, folder: Path, config: VirtuosoConfig) -> Iterator[list[VirtuosoServer]]:
+def replicas(
+    database: Path, count: int, folder: Path, config: VirtuosoConfig, *, first_port: int | None = None
+) -> Iterator[list[VirtuosoServer]]:
     """Serve `count` copies of the database folder `database` from subfolders of `folder`, and stop them at the end.
 
-    A copy that an earlier call made from the same database file is reused.
+    A copy that an earlier call made from the same database file is reused. They use `first_port` and the ports that
+    follow, or free ones. Raises UserError like `VirtuosoServer.start`, and if a copy cannot be made.
     """
     with contextlib.ExitStack() as running:
         servers = []
-        for number in range(1, count + 1):
-            copy = folder / f"replica-{number}"
+        for number in range(count):
+            copy = folder / f"replica-{number + 1}"
             _copy_database(database, copy)
-            servers.append(running.enter_context(VirtuosoServer(copy, config)))
+            server = VirtuosoServer(copy, config, http_port=first_port + number if first_port else 0)
+            servers.append(running.enter_context(server))
         yield servers
 
 

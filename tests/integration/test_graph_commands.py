@@ -21,6 +21,7 @@ from pipeline.config import default
 from pipeline.datasets.metaqa import MetaQA
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.sparql import SparqlGraph
+from pipeline.net.subprocess_server import free_ports, is_free
 from pipeline.types import Relation
 from tests.support import KGQA
 
@@ -78,6 +79,11 @@ def below(folder: Path) -> list[int]:
     return found
 
 
+def two_free_ports() -> tuple[int, int]:
+    """Two that follow one another."""
+    return next((port, port + 1) for port in free_ports(100) if is_free("127.0.0.1", port + 1))
+
+
 def wait_until_gone(folder: Path) -> None:
     deadline = time.monotonic() + 30
     while below(folder):
@@ -127,6 +133,20 @@ def test_replicas_die_with_a_killed_serve(serving, tmp_path):
     for server in below(tmp_path):
         os.kill(server, signal.SIGKILL)
     assert process.wait(30) == 4, "the exit code of an outage, because no replica runs any more"
+
+
+def test_the_servers_have_the_same_ports_after_a_restart(serving, kgqa):
+    port, next_port = two_free_ports()
+    for _ in range(2):
+        process, endpoints, _ = serving("replicas=2", f"port={port}", "dataset.triples=2000")
+        assert endpoints == [f"http://127.0.0.1:{each}/sparql" for each in (port, next_port)]
+        refused = kgqa("serve", f"port={next_port}", "database=other", "dataset.triples=2000")
+        assert refused.returncode == 2
+        assert f"port {next_port} of 127.0.0.1 is in use" in refused.stderr
+        process.terminate()
+        assert process.wait(30) == 0
+    refused = kgqa("serve", "replicas=2", "port=65535")
+    assert (refused.returncode, "the last one is 65535" in refused.stderr) == (2, True)
 
 
 async def test_load_makes_a_store_that_the_embedded_graph_opens(kgqa, shared_data, tmp_path):
