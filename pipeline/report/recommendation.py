@@ -51,12 +51,13 @@ def recommend(scores: ScoreMatrix, costs: Mapping[int, tuple[float, float]], *, 
     """Find the cheapest configuration `among` these that is hardly worse than the best of them.
 
     `costs` are the model calls and the tokens per question. Only configurations that no other one beats in score and
-    both costs are considered. The tests are corrected by Holm's procedure, as in `kgqa compare`.
+    both costs are recommended. But all that are cheaper than the best one are tested, and corrected for by Holm's
+    procedure, as in `kgqa compare`: which of them is on the front depends on the same scores.
     """
     means = {index: round(float(scores.values[:, index].mean()), _DECIMALS) for index in among}
     front = [index for index in among if not any(_beats(other, index, means, costs) for other in among)]
     best = min(front, key=lambda index: (-means[index], costs[index]))
-    cheaper = [index for index in front if costs[index] < costs[best]]
+    cheaper = [index for index in among if costs[index] < costs[best]]
     questions = len(scores.values)
     confidence = scores.evaluation.confidence
     needed = questions_to_show_not_worse(MARGIN, comparisons=len(cheaper), confidence=confidence) if cheaper else 0
@@ -65,7 +66,7 @@ def recommend(scores: ScoreMatrix, costs: Mapping[int, tuple[float, float]], *, 
         for each in cheaper
     ]
     shown = [index for index, p in zip(cheaper, holm(p_values), strict=True) if p <= 1 - confidence]
-    not_worse = [best, *shown]
+    not_worse = [best, *(index for index in shown if index in front)]
     differences = scores.means(scores.values[:, not_worse] - scores.values[:, [best]])
     is_sound = means[best] > 0 and questions >= needed
     return Recommendation(

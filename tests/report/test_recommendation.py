@@ -81,6 +81,14 @@ def test_many_candidates_need_more_questions() -> None:
     assert (found.best, found.needed, found.recommended) == (10, 129, None)
 
 
+def test_configurations_behind_the_front_count_as_comparisons() -> None:
+    """Of many cheap configurations, the luckiest is on the front: the others are corrected for."""
+    twelve_less = [0.0] * 12 + ALL[12:]
+    assert recommended([ALL, twelve_less], [(9, 0), (5, 0)]).recommended == 1
+    found = recommended([ALL, twelve_less, *[HUNDRED_LESS] * 30], [(9, 0), *[(5, 0)] * 31])
+    assert (found.recommended, found.needed) == (0, 148)
+
+
 def test_the_comparison_is_paired() -> None:
     """Losing and winning many other questions leaves doubt; losing one does not."""
     assert recommended([ALL, ONE_LESS], [(9, 0), (1, 0)]).recommended == 1

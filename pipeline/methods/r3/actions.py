@@ -121,7 +121,7 @@ def _known_actions(line: str) -> tuple[Action, ...]:
     position = 0
     while len(actions) < MAX_ACTIONS and (call := _CALL.search(line, position)):
         tool = _TOOLS[call[1].lower()]
-        closing = line.rfind("]", call.end()) if tool == "Finish" else _closing_bracket(line, call.end())
+        closing = _closing_bracket(line, call.end())
         if closing < 0:
             break
         actions.append(Action(tool, line[call.end() : closing]))
@@ -133,20 +133,25 @@ def _closing_bracket(line: str, start: int) -> int:
     """Find the closing bracket of the action whose content begins at `start`; -1 if there is none.
 
     It is the first closing bracket at which the brackets balance and after which the line ends or the next action
-    begins. Brackets in quoted arguments do not count. If no such bracket balances, because a title has unbalanced
-    brackets, it is the first of the others.
+    begins: a title may have a bracket of its own. If there is none, because words follow, it is the first one at which
+    they balance; if none balances, the first one before the end or the next action. Brackets in quoted arguments do not
+    count.
     """
     if in_quotes := _QUOTED_ARGUMENTS.match(line, start):
         return in_quotes.end()
-    depth, first = 1, -1
+    depth, balanced, unbalanced = 1, -1, -1
     for bracket in _BRACKET.finditer(line, start):
         depth += 1 if bracket[0] == "[" else -1
-        if bracket[0] == "]" and _AFTER.match(line, bracket.end()):
-            if depth <= 0:
+        if bracket[0] == "]":
+            is_last = _AFTER.match(line, bracket.end()) is not None
+            if is_last and depth <= 0:
                 return bracket.start()
-            first = bracket.start() if first < 0 else first
+            if depth <= 0:
+                balanced = bracket.start() if balanced < 0 else balanced
+            elif is_last:
+                unbalanced = bracket.start() if unbalanced < 0 else unbalanced
         depth = max(depth, 1)
-    return first
+    return unbalanced if balanced < 0 else balanced
 
 
 def _as_text(item: Value) -> str:
