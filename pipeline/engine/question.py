@@ -73,6 +73,7 @@ async def run_question(
         answer,
         example.gold,
         dataset=example.question.dataset,
+        method=name,
         scoring=runtime.evaluation,
         followed=followed,
         gold_relations=await _gold_relations(example.gold),
@@ -176,11 +177,11 @@ def _tools(
 def _gold_check(example: Example, scoring: ScoringConfig) -> GoldFeedback:
     """Return a function that compares answers with the gold answers. It leaves nothing in the trace."""
 
-    def is_right(predictions: Sequence[Prediction], /) -> bool:
+    def is_right(predictions: Sequence[Prediction], /, *, one_is_enough: bool = False) -> bool:
         answer = Answer(predictions=tuple(predictions))
         scores = score_question(answer, example.gold, dataset=example.question.dataset, scoring=scoring)
         exact = scores.exact_match if scores.grbench_em is None else scores.grbench_em
-        return exact != 0
+        return (scores.hits_any if one_is_enough else exact) != 0
 
     return is_right
 

@@ -16,6 +16,7 @@ def score_question(
     gold: Gold,
     *,
     dataset: str = "",
+    method: str = "",
     scoring: ScoringConfig,
     followed: Collection[str] | None = None,
     gold_relations: Collection[str] | None = None,
@@ -23,8 +24,9 @@ def score_question(
     """Score one question. A failed question is wrong, even if it has partial answers.
 
     A question without gold answers has no scores, unless `scoring.empty_gold` is `strict_empty`. The GRBench scores
-    are computed only if `dataset` starts with `grbench`. `followed` are the relations whose nodes
-    the method looked up, `gold_relations` those of the gold query, as far as they are known.
+    are computed only if `dataset` starts with `grbench`. The name of the `method` decides which text the metrics of
+    papers read. `followed` are the relations whose nodes the method looked up, `gold_relations` those of the gold
+    query, as far as they are known.
     """
     if answer.status == "failed":
         answer, followed = Answer(status="failed"), None if followed is None else ()
@@ -32,7 +34,7 @@ def score_question(
     groups = group_gold(gold, strip_accents=scoring.strip_accents)
     if not groups.count:
         return _without_gold(answer, candidates, groups, scoring)
-    standard, papers = _standard(candidates, groups), _as_in_papers(answer, gold)
+    standard, papers = _standard(candidates, groups), _as_in_papers(answer, gold, method)
     is_grbench = dataset.startswith("grbench")
     return Scores(
         **standard,
@@ -58,15 +60,16 @@ def _standard(candidates: tuple[AnswerCandidate, ...], groups: GoldGroups) -> di
     }
 
 
-def _as_in_papers(answer: Answer, gold: Gold) -> dict[str, float | None]:
+def _as_in_papers(answer: Answer, gold: Gold, method: str) -> dict[str, float | None]:
     labels = [prediction.text for prediction in answer.predictions]
     names = [gold_answer.name for gold_answer in gold.answers]
     accepted = [*names, *(alias for gold_answer in gold.answers for alias in gold_answer.aliases)]
-    tog_em = paper_metrics.tog_em(paper_metrics.answer_text(answer.raw, labels), accepted)
+    text = paper_metrics.answer_text(answer.raw, labels, method=method)
+    tog_em = paper_metrics.tog_em(text, accepted)
     rog_hit, rog_f1 = paper_metrics.rog_hit_and_f1(labels, names)
     return {
         "compat_tog_em": float(tog_em),
-        "compat_readi_hit": float(paper_metrics.readi_hit(paper_metrics.answer_text(answer.raw, labels), accepted)),
+        "compat_readi_hit": float(paper_metrics.readi_hit(text, accepted)),
         "compat_rog_hit": float(rog_hit),
         "compat_rog_f1": rog_f1,
         "compat_arg_hit3": float(paper_metrics.arg_hit3(labels, names)),

@@ -12,6 +12,7 @@ import string
 from collections.abc import Collection, Iterable, Sequence
 
 _BLOCK = re.compile(r"\{([^{}]*)\}")
+_VERDICT = re.compile(r"\s*(?:yes|no)\s*(?:[.,:;!].*)?", re.IGNORECASE | re.DOTALL)
 _JSON_OBJECT = re.compile(r"\{\s*[\"'][^\"'{}]*[\"']\s*:")
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -37,24 +38,32 @@ METRICS_OF_METHOD: dict[str, tuple[str, ...]] = {
 """By method, the scores that are comparable with the numbers in its paper; `cot` is a baseline in the SRP paper."""
 
 
+_SCORED_BY_ANSWERS = ("pog", "parog", "dog")
+"""Methods whose parsed answers are scored, not their replies (§9.3, §16.4)."""
+
+
 def paper_metrics_of(method: str) -> tuple[str, ...]:
     """Return the paper metrics of a method, given its name or a variant's name (`arg-prompted`, `srp (readi)`)."""
-    family = re.match(r"gnn-rag|graph-cot|[a-z0-9]+", method.lower())
-    return METRICS_OF_METHOD.get(family[0], ()) if family else ()
+    return METRICS_OF_METHOD.get(_family(method), ())
 
 
-def answer_text(raw: str, answers: Iterable[str]) -> str:
+def _family(method: str) -> str:
+    found = re.match(r"gnn-rag|graph-cot|[a-z0-9]+", method.lower())
+    return found[0] if found else ""
+
+
+def answer_text(raw: str, answers: Iterable[str], *, method: str) -> str:
     """Return the text that ToG's rule matches: the first `{…}` that is not yes or no, else the first, else all of it.
 
-    Without a model's text, or if it replies with JSON as PoG and PARoG do, return the answers joined by commas:
-    otherwise the JSON key "aligned" would match the gold answer "Ali".
+    For PoG, PARoG and DoG, without a model's text, or if it is JSON, return the answers joined by commas: otherwise the
+    JSON key "aligned" would match the gold answer "Ali".
     """
-    if not raw.strip() or _JSON_OBJECT.search(raw):
+    if _family(method) in _SCORED_BY_ANSWERS or not raw.strip() or _JSON_OBJECT.search(raw):
         return ", ".join(answers)
     blocks: list[str] = _BLOCK.findall(raw)
     if not blocks:
         return raw
-    return next((block for block in blocks if block.strip().lower() not in {"yes", "no"}), blocks[0])
+    return next((block for block in blocks if not _VERDICT.fullmatch(block)), blocks[0])
 
 
 def tog_em(text: str, golds: Iterable[str]) -> bool:

@@ -16,6 +16,7 @@ SCORES = tuple(score.name for score in fields(Scores))
 
 INPUTS = (
     "dataset",
+    "method",
     "status",
     "answers",
     "answer_ids",
@@ -46,6 +47,7 @@ def _score(row: dict[str, Any], scoring: ScoringConfig) -> Scores:
         _answer(row),
         _gold(row),
         dataset=row["dataset"],
+        method=row["method"],
         scoring=scoring,
         followed=row["followed_relations"],
         gold_relations=row["gold_relations"],

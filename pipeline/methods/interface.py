@@ -43,10 +43,11 @@ class Caps(Protocol):
 class GoldFeedback(Protocol):
     """Reports whether an answer is correct: one bit of gold, for the `gold` failure signal (specification §6.6)."""
 
-    def __call__(self, predictions: Sequence[Prediction], /) -> bool:
+    def __call__(self, predictions: Sequence[Prediction], /, *, one_is_enough: bool = False) -> bool:
         """Return whether the predictions equal the gold answers after normalisation, none missing and none extra.
 
-        True for a question that has no score, because it has no gold answers.
+        With `one_is_enough`, whether one of them is a gold answer. True for a question that has no score, because it
+        has no gold answers.
         """
         ...
 

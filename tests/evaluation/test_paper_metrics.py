@@ -13,6 +13,9 @@ from pipeline.evaluation import paper_metrics
         ("{Yes}. The answer is {Lyon}.", "Lyon"),
         ("{ no } {Lyon; Nice} {Paris}", "Lyon; Nice"),
         ("{Yes} and that is all", "Yes"),
+        ("{Yes.} So it is {Lyon}.", "Lyon"),
+        ("{Yes, the facts suffice} So it is {Lyon}.", "Lyon"),
+        ("{No Man's Land} {Lyon}", "No Man's Land"),
         ("{} {Lyon}", ""),
         ("The answer is Lyon.", "The answer is Lyon."),
         ("{Lyon", "{Lyon"),
@@ -23,14 +26,20 @@ from pipeline.evaluation import paper_metrics
     ],
 )
 def test_answer_text(raw: str, text: str) -> None:
-    assert paper_metrics.answer_text(raw, ["Paris", "Lyon"]) == text
+    assert paper_metrics.answer_text(raw, ["Paris", "Lyon"], method="tog") == text
+
+
+@pytest.mark.parametrize("method", ["dog", "dog (gold)", "pog", "PARoG"])
+@pytest.mark.parametrize("raw", ["{Yes} Lyon", "{Yes, it is} {Rome}", "{“answers”: [“Lyon”], “reason”: “Ali”}"])
+def test_some_papers_score_the_parsed_answers(raw: str, method: str) -> None:
+    assert paper_metrics.answer_text(raw, ["Lyon", "Nice"], method=method) == "Lyon, Nice"
 
 
 @pytest.mark.parametrize(("answer", "gold"), [("Bob", "Ali"), ("Cleo", "Ed"), ("Dina", "Fin")])
 def test_the_keys_of_a_json_reply_are_no_answer(answer: str, gold: str) -> None:
     """Each gold answer is a part of the reply, as in "aligned", "needed" and "final", but not of its answers."""
     raw = f'{{"aligned": true, "needed": [], "answers": ["{answer}"], "final": ["{answer}"]}}'
-    text = paper_metrics.answer_text(raw, [answer])
+    text = paper_metrics.answer_text(raw, [answer], method="mine")
     assert not paper_metrics.tog_em(text, [gold])
     assert not paper_metrics.readi_hit(text, [gold])
     assert paper_metrics.tog_em(text, [answer])

@@ -195,11 +195,12 @@ async def test_the_relation_back_is_barred_only_where_it_is_asked_for(no_return:
 
 @pytest.mark.parametrize(("no_return", "found"), [("cvt", 1), ("none", 2)])
 async def test_an_unnamed_node_does_not_lead_back_over_the_same_edge(no_return: Any, found: int) -> None:
-    facts = [("A", "r", "m.1"), ("m.1", "s", "B")]
-    script, _ = await run(
-        default(PoG, max_depth=2, no_return=no_return), "A", facts=facts, relations=[pick("r"), pick("r", "s")]
-    )
-    assert script.payloads("expanded")[1]["candidates"] == found
+    for back, fact in (("r", []), ("twin", [("m.1", "twin", "A")])):
+        facts = [("A", "r", "m.1"), ("m.1", "s", "B"), *fact]
+        script, _ = await run(
+            default(PoG, max_depth=2, no_return=no_return), "A", facts=facts, relations=[pick("r"), pick(back, "s")]
+        )
+        assert script.payloads("expanded")[1]["candidates"] == found
 
 
 async def test_large_groups_are_cut_before_the_model_sees_them() -> None:

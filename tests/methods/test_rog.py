@@ -336,6 +336,10 @@ async def test_an_unnamed_node_is_not_left_by_the_edge_that_led_to_it() -> None:
     used = tools(facts, plan("marriage marriage"), "Bob")
     await default(RoG).answer(asked_about("?", "Ann"), used.tools)
     assert paths_shown(used) == ["Ann -> marriage -> <cvt 1> -> marriage -> Bob"]
+    twins = [("Ann", "marriage", "m.cvt"), ("m.cvt", "spouse", "Ann"), ("m.cvt", "spouse", "Bob")]
+    used = tools(twins, plan("marriage spouse"), "Bob")
+    await default(RoG).answer(asked_about("?", "Ann"), used.tools)
+    assert paths_shown(used) == ["Ann -> marriage -> <cvt 1> -> spouse -> Bob"]
 
 
 async def test_a_literal_is_only_a_last_node() -> None:

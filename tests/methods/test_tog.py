@@ -318,6 +318,9 @@ async def test_a_u_turn_is_allowed_at_a_named_node_only() -> None:
     through = [picked("a.b"), picked("a.b (incoming)")]
     _, unnamed = await run(default(ToG, max_depth=2), "Ann", facts=facts, relations=through)
     assert [chain[-1].head for chain in unnamed.evidence] == ["Bob"]
+    twins = [("Ann", "a.b", "m.1"), ("m.1", "b.a", "Ann"), ("m.1", "b.a", "Bob")]
+    _, unnamed = await run(default(ToG, max_depth=2), "Ann", facts=twins, relations=[picked("a.b"), picked("b.a")])
+    assert tails(unnamed) == [["m.1", "Bob"]]
     _, named = await run(default(ToG, max_depth=2), "Ann", facts=facts, names={"m.1": "Mia"}, relations=through)
     assert [chain[-1].head for chain in named.evidence] == ["Ann", "Bob"]
 

@@ -175,7 +175,7 @@ class DoG:
 
     def _is_right(self, search: _Search, answers: Answers) -> bool:
         assert search.tools.gold_feedback is not None, "the engine provides it while `uses_gold` is true"
-        return search.tools.gold_feedback(tuple(map(Prediction, answers.texts)))
+        return search.tools.gold_feedback(tuple(map(Prediction, answers.texts)), one_is_enough=True)
 
     def _result(self, search: _Search, answers: Answers, chains: Sequence[GroundedPath]) -> Answer:
         return answer_from_chains(

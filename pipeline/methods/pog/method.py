@@ -183,11 +183,11 @@ class PoG:
         return [facts for facts in groups if facts]
 
     def _without_return(self, search: Search, facts: tuple[GroundedPath, ...]) -> tuple[GroundedPath, ...]:
-        """Leave out the way back from an unnamed node over the edge by which it was reached (§8.4)."""
+        """Leave out the way from an unnamed node back to the only node from which it was reached (§8.4)."""
         if self.no_return != "cvt" or search.labels.name(facts[0].start) is not None:
             return facts
-        known = search.kept_triples
-        return tuple(fact for fact in facts if fact.triples[0] not in known)
+        before = search.came_from.get(facts[0].start, set())
+        return tuple(fact for fact in facts if before != {fact.end})
 
     async def _select_facts(self, search: Search, groups: Sequence[tuple[GroundedPath, ...]]) -> list[GroundedPath]:
         """Return the facts to keep. The model is asked about the groups that leave a choice."""

@@ -12,7 +12,7 @@ from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.interface import Tools
 from pipeline.methods.node_labels import NodeLabels
 from pipeline.methods.pog.facts import ShownFacts, Status
-from pipeline.types import EntityId, Question, Relation, Triple
+from pipeline.types import EntityId, Question, Relation
 
 T = TypeVar("T")
 
@@ -49,6 +49,8 @@ class Search:
     """Each entity that was in the frontier, with the relations that were followed from it."""
     arrivals: dict[EntityId, set[Relation]] = field(default_factory=dict)
     """The relations over which an entity was reached, in the direction in which they were followed."""
+    came_from: dict[EntityId, set[EntityId]] = field(default_factory=dict)
+    """The entities from which an entity was reached."""
     added_back: set[EntityId] = field(default_factory=set)
     reversals: int = 0
     """The number of reflections that added entities."""
@@ -77,11 +79,6 @@ class Search:
     def record(self, event: str, /, **payload: object) -> None:
         """Record an event of the current round."""
         self.tools.record(event, round=self.round, **payload)
-
-    @property
-    def kept_triples(self) -> set[Triple]:
-        """The kept facts as triples."""
-        return {fact.triples[0] for fact in self.kept}
 
     def paths(self, entity: EntityId) -> tuple[GroundedPath, ...]:
         """Return the walks from topic entities that end in an entity, one for each sequence of relations."""
@@ -114,6 +111,7 @@ class Search:
         if isinstance(fact.end, str):
             (step,) = fact.steps
             self.arrivals.setdefault(fact.end, set()).add(step.relation)
+            self.came_from.setdefault(fact.end, set()).add(fact.start)
             for path in self.paths(fact.start):
                 self._add_path(path.then(*step))
 

@@ -11,7 +11,7 @@ from pipeline.kg.interface import GraphLookups
 from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.parsing import contains_arrow
 from pipeline.methods.rendering import CHARACTERS_PER_TOKEN, Printer, one_line, quoted
-from pipeline.methods.walk import CostedChain, Layer, Move, first_u_turn, follow
+from pipeline.methods.walk import CostedChain, Layer, Move, follow, returns
 from pipeline.types import Direction, Entity, EntityId, Relation
 
 _DIRECTIONS: tuple[Direction, Direction] = ("out", "in")
@@ -35,7 +35,7 @@ class Instances:
         """The instances of each path."""
         chains: list[list[GroundedPath]] = [[] for _ in self.plans]
         for costed in self.complete:
-            if first_u_turn(costed.chain, self.names) is None:
+            if not returns(costed.chain, self.names):
                 chains[costed.plan].append(costed.chain)
         return chains
 

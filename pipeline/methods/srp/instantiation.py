@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pipeline.kg.interface import GraphLookups
 from pipeline.methods.grounded_path import GroundedPath, Path
 from pipeline.methods.rendering import Names, node_name
-from pipeline.methods.walk import CostedChain, Move, entities, first_u_turn, follow
+from pipeline.methods.walk import CostedChain, Move, entities, first_u_turn, follow, returns
 from pipeline.types import Entity, Node
 
 
@@ -132,6 +132,4 @@ def _comes_back(chain: GroundedPath, names: Names) -> bool:
     """Return whether an unnamed node leads back to the node before it, or is reached twice."""
     nodes = chain.nodes
     unnamed = [at for at in range(1, len(nodes)) if node_name(nodes[at], names) is None]
-    if len({nodes[at] for at in unnamed}) < len(unnamed):
-        return True
-    return any(nodes[at - 1] == nodes[at + 1] for at in unnamed if at + 1 < len(nodes))
+    return len({nodes[at] for at in unnamed}) < len(unnamed) or returns(chain, names)

@@ -282,11 +282,11 @@ class _Search:
 
 
 def _without_u_turn(move: _Move, nodes: tuple[Node, ...], search: _Search) -> tuple[Node, ...]:
-    """Return the nodes without the one that a move from an unnamed node would return to by the same edge (§8.4)."""
-    chain, relation = move.chain, move.relation
+    """Return the nodes without the one from which a move from an unnamed node has come (§8.4).
+
+    The name of the relation does not tell: a graph may state the edge by an inverse relation as well.
+    """
+    chain = move.chain
     if not chain.steps or search.is_named(chain.end):
-        return nodes
-    last = chain.steps[-1].relation
-    if last.name != relation.name or last.direction == relation.direction:
         return nodes
     return tuple(node for node in nodes if node != chain.nodes[-2])
