@@ -6,7 +6,7 @@ import polars as pl
 
 from pipeline.traces.reader import HAS_REPLY, UNREADABLE
 
-REPEATED = {"edited": "edits", "refined": "refinements", "reflected": "retries"}
+REPEATED = {"edited": "edits", "refined": "refinements", "reflected": "reflections"}
 """The decisions that a method may repeat, and what they are called."""
 _KEYS = ["configuration", "question_id"]
 
@@ -49,7 +49,7 @@ def slow_lookups(steps: pl.LazyFrame, count: int = 20) -> pl.LazyFrame:
 
 
 def repetition_effects(questions: pl.LazyFrame, steps: pl.LazyFrame) -> pl.LazyFrame:
-    """Return the scores of the questions with 0, 1, 2, … edits, refinements or retries, in each configuration.
+    """Return the scores of the questions with 0, 1, 2, … edits, refinements or reflections, in each configuration.
 
     `corrected` and `damaged` are the means of the columns of the same names: rates at which an answer before the
     reflection that was wrong became right, and the reverse; null where the method has no such answer.

@@ -216,7 +216,7 @@ class Run:
         return effects.slow_lookups(self.steps, count)
 
     def repetition_effects(self) -> pl.LazyFrame:
-        """Hits@1 and the rates of correction and damage by the number of edits, refinements or retries."""
+        """Hits@1 and the rates of correction and damage by the number of edits, refinements or reflections."""
         return effects.repetition_effects(self.questions, self.steps)
 
     def calibration(self, bins: int = 10) -> pl.LazyFrame:

@@ -228,7 +228,7 @@ def _figure(scores: Mapping[str, Estimate], name: str) -> Figure:
 
 
 def _times(configuration: Configuration) -> Iterator[str]:
-    """Say how good the answers were after no, one, two, … edits, refinements or retries."""
+    """Say how good the answers were after no, one, two, … edits, refinements or reflections."""
     for of, group in groupby(configuration.details.repetitions, key=lambda each: each.of):
         shares = ((each, ABSENT if each.hits_at_1 is None else f"{100 * each.hits_at_1:.0f} %") for each in group)
         texts = (f"{each.times}: {share} of {each.questions:,}" for each, share in shares)

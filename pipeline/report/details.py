@@ -41,7 +41,7 @@ class Repetition:
     """The questions on which a method edited, refined or retried so many times."""
 
     of: str
-    """`edits`, `refinements` or `retries`."""
+    """`edits`, `refinements` or `reflections`."""
     times: int
     questions: int
     hits_at_1: float | None

@@ -80,6 +80,14 @@ def test_every_shown_tail_is_judged_and_every_answer_is_whole(replies: list[Mapp
     assert cut, "replies of 100 tokens were cut before the utility"
 
 
+def test_a_tail_is_found_by_its_own_spelling_first() -> None:
+    shown = segment("(start, a.b, it);(start, a.b, It)")
+    text = "it[Fully Relevant]It[Unrelevant][Fully Reasonable][Retrieve Relation]"
+    assert [tail.end for tail in shown.parse(text).relevant] == [shown.by_name["it"][0].end]
+    (other,) = shown.parse(text.replace("it[", "IT[", 1).replace("It[Unrelevant]", "")).relevant
+    assert other.end == shown.by_name["It"][0].end
+
+
 def test_forced_answers_are_read_with_their_utility(replies: list[Mapping[str, Any]]) -> None:
     for _, text in of_role(replies, "arg.answer"):
         answers = AnswerSegment(ASKED, True, "", (START,), {"start": "start"}).parse(text)

@@ -92,6 +92,20 @@ async def test_the_worked_example() -> None:
     assert script.payloads("edited") == [{"turn": 1, "question": SIMPLER, "before": CHAPEL}]
 
 
+async def test_a_debate_that_changes_nothing_is_no_edit() -> None:
+    script, _ = await run(
+        default(DoG, max_turns=2),
+        "Odo Marrick",
+        facts=FACTS,
+        text=CHAPEL,
+        relations=pick(2),
+        enough=NO,
+        rewrite=f"The simplified question: {CHAPEL}",
+    )
+    assert script.model.roles.count("dog.rewrite") == 1
+    assert not script.payloads("edited")
+
+
 # The cost
 
 

@@ -139,6 +139,12 @@ def test_plans(text: str) -> None:
     assert PLAN.parse(text) == ("Find A", "Find B")
 
 
+def test_a_line_of_a_plan_may_name_something_in_brackets() -> None:
+    assert PLAN.parse("1. Find who wrote [The Quay]\n2. Find B") == ("Find who wrote [The Quay]", "Find B")
+    assert PLAN.parse("1. First A, then B.\n[Find A, Find B]") == ("First A, then B.",)
+    assert PLAN.parse('1. First A, then B.\n["Find A", "Find B"]') == ("Find A", "Find B")
+
+
 def test_without_a_readable_plan_the_question_is_the_only_sub_objective() -> None:
     with pytest.raises(ParseError):
         PLAN.parse("I would first look.")

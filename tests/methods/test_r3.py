@@ -292,6 +292,7 @@ async def attempts(signal: str, *line: str, known: bool | None = None, **options
         ("rules", ["Finish[nonsense]"], 2),
         ("rules", ["Finish[]"], 2),
         ("rules", [WAY[1], WAY[2], "Finish[m.city]"], 2),
+        ("rules", [WAY[1], WAY[2], "Finish[m.city, m.land]"], 2),
         ("rules", [WAY[1], WAY[2], "Finish[Ann City]"], 1),
         ("rules", [WAY[1], "NeighbourCheck[m.ann, x]", "Finish[Annland]"], 2),
         ("rules", ["NeighbourCheck[m.ann, film.actor.film]", "Finish[2]"], 1),
@@ -498,6 +499,14 @@ async def test_a_halted_first_attempt_has_an_empty_initial_answer() -> None:
     answer = await default(R3, step_limit=2).answer(ASKED, scripted(*WAY[:3], "Finish[Ann City]").tools)
     assert (texts(answer), answer.initial) == (["Ann City"], ())
     assert answer.first_attempt == "halted"
+
+
+async def test_a_guess_after_a_halted_attempt_is_no_answer_of_that_attempt() -> None:
+    stop = '{"root_cause": "r", "category": "c", "advice": "a", "avoid": [], "retry": false}'
+    tools = scripted("Relations[m.ann]", reflect=stop)
+    answer = await default(R3, on_halt_guess=True, step_limit=1).answer(ASKED, tools.tools)
+    assert len(tools.payloads("attempt_end")) == 1
+    assert (texts(answer), answer.initial, answer.first_attempt) == (["Ann City"], (), "halted")
 
 
 async def test_without_a_retry_the_initial_answer_is_the_answer() -> None:

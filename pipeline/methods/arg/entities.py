@@ -157,10 +157,18 @@ class EntitySegment(Segment[TailJudgement]):
         )
 
     def _relevant_tails(self, text: str) -> tuple[GroundedPath, ...]:
-        fetched = {match_key(name): name for name in self.by_name}
-        labelled = ((find_name(pair.name, fetched), pair.token) for pair in read_labelled(text))
+        labelled = ((self._fetched(pair.name), pair.token) for pair in read_labelled(text))
         relevant = dict.fromkeys(name for name, token in labelled if name is not None and token.text != UNRELEVANT)
         return tuple(tail for name in relevant for tail in self._tails_of(name))
+
+    def _fetched(self, written: str) -> str | None:
+        """Return the fetched name that was written: two may differ in case only, so its own spelling comes first."""
+        spelled = written.strip()
+        return spelled if spelled in self.by_name else find_name(written, self._by_key)
+
+    @cached_property
+    def _by_key(self) -> dict[str, str]:
+        return {match_key(name): name for name in self.by_name}
 
     def _tails_of(self, name: str) -> list[GroundedPath]:
         tails = self.by_name[name]

@@ -164,7 +164,8 @@ class DoG:
             speeches.append((speaker, speech))
         if speeches:
             text = simplified_question(speeches[-1][1], search.asked.text)
-            search.record("edited", question=text, before=search.asked.text)
+            if text != search.asked.text:
+                search.record("edited", question=text, before=search.asked.text)
             search.asked = replace(search.asked, text=text)
 
     # Answering

@@ -139,7 +139,8 @@ class PARoG:
     async def _answer_early(self, state: QuestionState, result: SubgoalResult) -> Answer:
         """Answer with the final answers of a refinement that reported the question answered."""
         facts = await most_relevant_facts(result.facts, result.subgoal.goal, result.names, state.tools)
-        return await self._answer(state, result.final, facts, result.names, raw=result.raw, status="ok")
+        status: Status = "ok" if state.question.topic_entities else "no_topic_entity"
+        return await self._answer(state, result.final, facts, result.names, raw=result.raw, status=status)
 
     async def _aggregate(self, state: QuestionState, *, exhausted: bool = False) -> Answer:
         """Answer from the results of the sub-goals. This one call is made even after the budget is exhausted."""

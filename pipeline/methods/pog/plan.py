@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.methods.parsing import LenientPrompt, first_line, numbered, read_list, unquoted
+from pipeline.methods.parsing import LenientPrompt, first_line, literal_lists, numbered, read_list, unquoted
 from pipeline.methods.rendering import as_question
 from pipeline.methods.templates import load_template
 from pipeline.types import Question
@@ -28,10 +28,11 @@ class MakePlan(LenientPrompt[tuple[str, ...]]):
         return (self.question.text,)
 
     def read(self, text: str) -> tuple[str, ...]:
-        try:
+        lines = [unquoted(first_line(item)) for _, item in numbered(text)]
+        if lines and not literal_lists(text):  # a line may name something in brackets
+            items = lines
+        else:
             items = [str(value) for value in read_list(text) if isinstance(value, (str, int, float))]
-        except ParseError:
-            items = [unquoted(first_line(item)) for _, item in numbered(text)]
         objectives = tuple(dict.fromkeys(text for text in map(str.strip, items) if text))
         if not objectives:
             raise ParseError("there is no list of sub-objectives")

@@ -118,8 +118,8 @@ class R3:
             state.tools.record("error", error=str(error))
         cycle.exhausted |= any(attempt.halted == "budget" for attempt in cycle.attempts)
         if self.on_halt_guess and cycle.attempts and cycle.best is None:
-            fallback = await self._fallback_answer(state, cycle.attempts[-1].memory)
-            cycle.attempts[-1].answers, cycle.attempts[-1].raw = fallback.texts, fallback.raw
+            guess = await self._fallback_answer(state, cycle.attempts[-1].memory)
+            cycle.guess = replace(cycle.attempts[-1], answers=guess.texts, raw=guess.raw)
         return cycle
 
     def _next_limit(self, limit: int, failure: Failure) -> int:
@@ -323,11 +323,14 @@ class _Cycle:
     attempts: list[_Attempt] = field(default_factory=list)
     exhausted: bool = False
     """Whether a limit on calls, lookups or time was hit."""
+    guess: _Attempt | None = None
+    """The last attempt with an answer that was asked for after all had halted. It does not count as finished."""
 
     @property
     def best(self) -> _Attempt | None:
         """The last attempt that finished (specification §6.9). An accepted attempt is always the last one."""
-        return next((attempt for attempt in reversed(self.attempts) if attempt.answers is not None), None)
+        finished = (attempt for attempt in reversed(self.attempts) if attempt.answers is not None)
+        return next(finished, self.guess)
 
 
 def _first_attempt(cycles: Iterable[_Cycle]) -> Literal["finished", "halted"]:

@@ -65,7 +65,7 @@ def broken_rule(answers: Sequence[str], memory: Memory) -> str | None:
         return "the last observation was an error"
     observed = _Observed.of(memory.steps)
     for answer in answers:
-        if answer in observed.ids and normalise(answer) not in observed.names:
+        if observed.are_ids(answer):
             return "the answer is a node id"
         if not observed.holds(answer):
             return "the answer was never observed"
@@ -97,6 +97,11 @@ class _Observed:
             counts=frozenset(map(str, counts)),
             text=normalise(text),
         )
+
+    def are_ids(self, answer: str) -> bool:
+        """Return whether an answer, or each item of a list with commas, is a node id and no name."""
+        parts = {answer} if answer in self.ids else set(answer.split(", "))
+        return parts <= self.ids and self.names.isdisjoint(map(normalise, parts))
 
     def holds(self, answer: str) -> bool:
         """Return whether an answer was observed, as a whole or item by item, or is a number of observed things."""
