@@ -51,8 +51,11 @@ class Retrieval(Protocol):
         """Return the indices of `texts` by similarity to `query`, best first, ties by position."""
         ...
 
-    async def relations(self, query: str, k: int) -> list[str]:
-        """Return the k relations of the graph with the best hybrid score for `query`, best first (§8.7)."""
+    async def relations(self, query: str, k: int, *, hybrid: bool = True) -> list[str]:
+        """Return the k relations of the graph that are most similar to `query`, best first (§8.7).
+
+        The score is that of the encoder with that of BM25; without `hybrid`, that of the encoder alone, as in `rank`.
+        """
         ...
 
     async def nodes(self, query: str, k: int) -> list[EntityId]:

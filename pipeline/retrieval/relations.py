@@ -1,4 +1,4 @@
-"""Hybrid search over the relation names of a graph (specification §8.7)."""
+"""Search over the relation names of a graph, hybrid or by the encoder alone (specification §8.7)."""
 
 from __future__ import annotations
 
@@ -42,27 +42,33 @@ class RelationIndex:
         self._cache_dir = cache_dir
         self._built: _Built | None = None
         self._building = asyncio.Lock()
-        self._found: Lru[str, list[str]] = Lru(_CACHED_SEARCHES)
+        self._found: Lru[tuple[str, int], list[str]] = Lru(_CACHED_SEARCHES)
 
-    async def search(self, query: str, k: int) -> list[str]:
+    async def search(self, query: str, k: int, *, hybrid: bool = True) -> list[str]:
         """Return at most k relation names, best first, equal scores by name. A query that is one of them comes first.
 
-        So a name without words, or with the words of another, is found by itself.
+        So a name without words, or with the words of another, is found by itself. Without `hybrid`, the encoder alone
+        decides.
         """
         text = as_text(query)
         index = self._built or await self._index()
-        if (found := self._found.get(text)) is None:
+        nearest = 0 if hybrid else k
+        if (found := self._found.get((text, nearest))) is None:
             vector = (await self._encoder.encode([text]))[0]
-            found = await asyncio.to_thread(self._search, index, text, vector)
-            self._found.put(text, found)
+            found = await asyncio.to_thread(self._search, index, text, vector, nearest)
+            self._found.put((text, nearest), found)
         if query in index.known:
             found = [query, *(name for name in found if name != query)]
         return found[:k]
 
-    def _search(self, index: _Built, text: str, vector: Vectors) -> list[str]:
+    def _search(self, index: _Built, text: str, vector: Vectors, nearest: int) -> list[str]:
+        """Return the names by the score of the encoder if `nearest` says how many, else by the hybrid one."""
         if not index.names:
             return []
-        dense = _top(index.vectors @ vector)
+        similarity = index.vectors @ vector
+        if nearest:
+            return [index.names[position] for position in best(similarity, nearest)]
+        dense = _top(similarity)
         sparse = {position: score for position, score in _top(index.bm25.scores(text)).items() if score > 0}
         fused = self._fuse(dense, sparse)
         order = sorted(fused, key=lambda position: (-round(fused[position], 5), position))

@@ -93,8 +93,8 @@ class GraphSearch:
         vectors = await self.encoder.encode([query, *texts])
         return best(vectors[1:] @ vectors[0], len(texts))
 
-    async def relations(self, query: str, k: int) -> list[str]:
-        return await self.index.search(query, k)
+    async def relations(self, query: str, k: int, *, hybrid: bool = True) -> list[str]:
+        return await self.index.search(query, k, hybrid=hybrid)
 
     async def nodes(self, query: str, k: int) -> list[EntityId]:
         return await self.node_index.search(query, k) if self.node_index else []

@@ -167,7 +167,7 @@ class PlainRetrieval:
         scores = self.encoder.similarities(query, texts)
         return sorted(range(len(texts)), key=lambda index: (-scores[index], index))
 
-    async def relations(self, query: str, k: int) -> list[str]:
+    async def relations(self, query: str, k: int, *, hybrid: bool = True) -> list[str]:
         return self.bound.get(query, [query])[:k]
 
     async def nodes(self, query: str, k: int) -> list[EntityId]:
@@ -186,7 +186,7 @@ class VocabularyRetrieval(PlainRetrieval):
 
     vocabulary: Sequence[str] = ()
 
-    async def relations(self, query: str, k: int) -> list[str]:
+    async def relations(self, query: str, k: int, *, hybrid: bool = True) -> list[str]:
         ranking = await self.rank(as_text(query), [as_text(name) for name in self.vocabulary])
         return [self.vocabulary[index] for index in ranking[:k]]
 

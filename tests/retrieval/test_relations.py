@@ -82,10 +82,14 @@ async def test_bm25_decides_between_dense_neighbours() -> None:
     assert bm25[2] > bm25[1] > bm25[0] == 0
     score = fuse_weighted(dict(enumerate(dense)), {1: float(bm25[1]), 2: float(bm25[2])})
 
-    found = await RelationIndex(VocabularyOnly(names), Planted({**vectors, "spouse": [1.0, 0.0]})).search("spouse", 3)
+    index = RelationIndex(VocabularyOnly(names), Planted({**vectors, "spouse": [1.0, 0.0]}))
+    found = await index.search("spouse", 3)
 
     assert found == [names[position] for position in sorted(score, key=lambda position: -score[position])][:3]
     assert found.index("d.spouse") < found.index("c.spouse_of_who_knows")
+    by_encoder = ["c.spouse_of_who_knows", "d.spouse", "a.b", "e.f", "g.h"]
+    for k in (3, 5, 3):
+        assert await index.search("spouse", k, hybrid=False) == by_encoder[:k]
 
 
 async def test_the_index_is_built_once_and_searches_are_cached() -> None:

@@ -102,7 +102,7 @@ async def _nearest(search: Search, query: str, candidates: Sequence[str]) -> lis
     """Return the K candidates nearest to a query; without candidates, the K nearest relations of the graph."""
     k, retrieval = search.settings.retrieve_k, search.tools.retrieval
     if not candidates:
-        return await retrieval.relations(query, k)
+        return await retrieval.relations(query, k, hybrid=False)
     ranking = await retrieval.rank(query, list(map(as_text, candidates)))
     return [candidates[index] for index in ranking[:k]]
 

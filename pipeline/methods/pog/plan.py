@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.methods.parsing import LenientPrompt, first_line, literal_lists, numbered, read_list, unquoted
+from pipeline.methods.parsing import LenientPrompt, Value, first_line, literal_lists, numbered, read_list, unquoted
 from pipeline.methods.rendering import as_question
 from pipeline.methods.templates import load_template
 from pipeline.types import Question
@@ -28,12 +30,12 @@ class MakePlan(LenientPrompt[tuple[str, ...]]):
         return (self.question.text,)
 
     def read(self, text: str) -> tuple[str, ...]:
-        lines = [unquoted(first_line(item)) for _, item in numbered(text)]
-        if lines and not literal_lists(text):  # a line may name something in brackets
-            items = lines
-        else:
-            items = [str(value) for value in read_list(text) if isinstance(value, (str, int, float))]
-        objectives = tuple(dict.fromkeys(text for text in map(str.strip, items) if text))
+        items: Sequence[Value] = [unquoted(first_line(item)) for _, item in numbered(text)]
+        if not items or literal_lists(text):  # a numbered line may name something in brackets
+            with suppress(ParseError):
+                items = read_list(text)
+        texts = (str(item).strip() for item in items if isinstance(item, (str, int, float)))
+        objectives = tuple(dict.fromkeys(text for text in texts if text))
         if not objectives:
             raise ParseError("there is no list of sub-objectives")
         return objectives

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
+from dataclasses import replace
 from typing import ClassVar, Literal, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, NonNegativeFloat, NonNegativeInt, PositiveInt
@@ -264,8 +265,6 @@ class SRP:
         path, verdict = current.to_edit, current.verdict
         grounded = kept_first((chain for each in current.found for chain in each.complete), verdict)
         partial = kept_first(path.partial, verdict)
-        shown = (*grounded[: self.shown_grounded], *partial[: self.shown_partial])
-        candidates = await self._candidates(state, self._extensible(search.entity, verdict, shown))
         prompt = Edit(
             question=state.question,
             entity=search.entity,
@@ -275,8 +274,6 @@ class SRP:
             grounded=grounded,
             partial=partial,
             names=current.names,
-            candidates=candidates.by_path,
-            left_out=candidates.left_out,
             pruned=verdict.pruned,
             known=frozenset().union(*(each.known for each in current.found)),
             references=self._references_for("edit", state),
@@ -284,12 +281,15 @@ class SRP:
             shown_grounded=self.shown_grounded,
             shown_partial=self.shown_partial,
         )
+        shown = dict.fromkeys((*prompt.shown, *grounded[: self.shown_grounded], *partial[: self.shown_partial]))
+        candidates = await self._candidates(state, self._extensible(search.entity, verdict, tuple(shown)))
+        prompt = replace(prompt, candidates=candidates.by_path, left_out=candidates.left_out)
         edited = await self._ask(state, prompt, self.max_tokens_other)
         state.tools.record("edited", entity=search.entity.id, path=edited)
         return edited
 
     def _extensible(self, entity: Entity, verdict: Verdict, shown: Sequence[GroundedPath]) -> tuple[GroundedPath, ...]:
-        """Return the chains whose ends offer relations: what the judge kept, the longest first, and the chains shown.
+        """Return the chains whose ends offer relations: what the judge kept, the longest first, and those shown.
 
         When a model judges and keeps nothing, the topic entity is among them, so that a wrong first relation can be
         replaced (§3.8).

@@ -59,7 +59,7 @@ class Edit(LenientPrompt[Path | None]):
     partial: tuple[GroundedPath, ...]
     """Instances of a part of the path, of which the first `shown_partial` are shown."""
     names: Names
-    candidates: tuple[tuple[Path, tuple[str, ...]], ...]
+    candidates: tuple[tuple[Path, tuple[str, ...]], ...] = ()
     """The relations with which each path of the facts shown can be extended, or a part of it that the judge kept."""
     left_out: int = 0
     """Such relations that are not shown."""
@@ -134,9 +134,18 @@ class Edit(LenientPrompt[Path | None]):
         if self.left_out:
             yield f"({self.left_out} less similar relations left out)"
 
+    @property
+    def shown(self) -> tuple[GroundedPath, ...]:
+        """The first chain of each line of the facts: a line stands for all chains with its text."""
+        printer = self._printer
+        lists = ((self.grounded, self.shown_grounded), (self.partial, self.shown_partial))
+        return tuple(
+            chain for chains, shown in lists for chain in list(self._by_text(printer, chains).values())[:shown]
+        )
+
     def _print_facts(self) -> str:
         """Render the facts in sections, each with a title. A section without facts is left out."""
-        printer = Printer(self.names, unnamed="<cvt></cvt>")
+        printer = self._printer
         whole = self._print_chains(printer, self.grounded, self.shown_grounded)
         part = self._print_chains(printer, self.partial, self.shown_partial)
         sections = {"Facts of the whole path:": whole, "Facts of a part of the path:": part}
@@ -144,10 +153,21 @@ class Edit(LenientPrompt[Path | None]):
 
     def _print_chains(self, printer: Printer, chains: Sequence[GroundedPath], shown: int) -> list[str]:
         """Render the first `shown` chains that have a fact, each text once, and say how many were left out."""
-        numbers = {sequence: number for number, sequence in enumerate(self.pruned, 1)}
-        texts = dict.fromkeys(self._print_chain(printer, chain, numbers.get(chain)) for chain in chains if chain.length)
-        lines = list(texts)
+        lines = list(self._by_text(printer, chains))
         return [*lines[:shown], f"({len(lines) - shown} more were found)"] if len(lines) > shown else lines
+
+    def _by_text(self, printer: Printer, chains: Sequence[GroundedPath]) -> dict[str, GroundedPath]:
+        """Return the first chain of each text, by the text."""
+        numbers = {sequence: number for number, sequence in enumerate(self.pruned, 1)}
+        found: dict[str, GroundedPath] = {}
+        for chain in chains:
+            if chain.length:
+                found.setdefault(self._print_chain(printer, chain, numbers.get(chain)), chain)
+        return found
+
+    @property
+    def _printer(self) -> Printer:
+        return Printer(self.names, unnamed="<cvt></cvt>")
 
     def _print_chain(self, printer: Printer, chain: GroundedPath, number: int | None) -> str:
         """Render a chain; one that was judged with the number to which the message refers, and cut as the judge did."""
