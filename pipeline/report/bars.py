@@ -188,7 +188,8 @@ def latency_chart(block: Block, labels: BlockLabels) -> BarChart | None:
     def bar(index: int) -> Bar:
         each = known[index]
         low, mark, high = (round(100 * value / most, 2) for value in each.details.seconds)
-        waits = (each.cost(counter) for counter in (SECONDS, "llm_s", "kg_s"))
+        model_s = sum(role.seconds for role in each.details.roles) / max(1, each.summary.answered)
+        waits = (each.cost(SECONDS), model_s, each.cost("kg_s"))
         texts = [*map(_seconds, each.details.seconds), *(ABSENT if wait is None else _seconds(wait) for wait in waits)]
         return _bar(labels, known, index, list(map(Figure, texts)), marked=(low, mark, high))
 

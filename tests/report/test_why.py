@@ -15,6 +15,7 @@ from pipeline.analysis.runs import open_run
 from pipeline.errors import UserError
 from pipeline.papers.published import published_figures
 from pipeline.papers.reproduction import ReproducedFigure
+from pipeline.report.bars import _seconds
 from pipeline.report.build_page import build_page
 from pipeline.report.data import Block, read_blocks
 from pipeline.report.examples import _LONGEST_TEXT, _cut
@@ -87,8 +88,11 @@ def test_the_tokens_of_roles_add_up_to_those_of_the_questions(run: Path, view: B
     assert {row[0] for row in chart.roles} == {entry.text for entry in chart.legend}
 
 
-def test_latency_is_shown_only_where_seconds_mean_something(view: BlockView, grid: Path) -> None:
+def test_latency_is_shown_only_where_seconds_mean_something(run: Path, view: BlockView, grid: Path) -> None:
     assert view.latency is not None
+    calls = open_run(run).calls.group_by("configuration").agg(pl.col("own_s").sum() / 16).collect()
+    of_the_model = [bar.figures[view.latency.headings.index("of the model")].text for bar in view.latency.bars]
+    assert sorted(of_the_model) == sorted(map(_seconds, calls["own_s"])), "without queues, as the rest of the row"
     for bar in view.latency.bars:
         assert bar.range is not None
         low, mark, high = bar.range
