@@ -193,11 +193,11 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
 
     def _failure(self, reply: Reply, server: Server) -> AttemptFailed:
         answered = f"it answered {reply.status}: {self._message(reply)}"
-        if reply.status not in ASKED_LATER:
+        if not reply.transient or reply.status not in ASKED_LATER:
             self.count_failure(server, answered, refusal="" if reply.transient else self.explain(reply))
         else:
             self.count_success(server)
-            if reply.transient and server not in self._overloaded:
+            if server not in self._overloaded:
                 self._overloaded.add(server)
                 log.warning("model server %s asks for its requests later: %s", server.url, answered)
         return AttemptFailed(self.explain(reply), refused=not reply.transient, busy=reply.transient and reply.is_busy)

@@ -158,6 +158,23 @@ class TestFailures:
                 await llm.complete(call("again"))
         assert len(server.bodies) == 5
 
+    @pytest.mark.parametrize(("status", "message"), [(401, "wrong key"), (402, "pay"), (429, "insufficient_quota")])
+    async def test_calls_wait_for_a_server_that_has_begun_to_refuse_all(
+        self, server: Any, status: int, message: str
+    ) -> None:
+        async with model(server, max_retries=8, backoff_s=0.1, breaker_failures=2, breaker_reset_s=0.2) as llm:
+            await llm.complete(call("first"))
+            server.default = server.fail(status, message)
+            for number in range(2):
+                with pytest.raises(RequestRefused, match=message):
+                    await llm.complete(call(str(number)))
+            asked = len(server.bodies)
+            later = asyncio.create_task(llm.complete(call("later")))
+            await asyncio.sleep(0.05)
+            assert (later.done(), len(server.bodies)) == (False, asked), "the server is set aside"
+            server.default = server.say("hello")
+            assert (await later).text == "hello"
+
     async def test_lost_connections_and_timeouts_are_retried(self, server: Any) -> None:
         server.behaviours = [server.hang_up, server.hang]
         async with model(server, timeout_s=1.0) as llm:
