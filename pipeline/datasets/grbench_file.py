@@ -30,6 +30,8 @@ _TEXT_FEATURES = {
     "court": "full_name",
 }
 """Node type → the feature that names its nodes; every other type has a `name` or a `title`."""
+_MORE_FEATURES = {"author": ("organization",), "docket": ("case_name",)}
+"""Node type → further features that the published baselines search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +107,21 @@ def graph_triples(file: AnyPath) -> Iterator[Triple]:
 
 def node_text(node_type: str, features: dict[str, Any]) -> str | None:
     """Return the text of a node: the first feature listed for its type in GRBench's retrieval table."""
+    feature = _naming_feature(node_type, features)
+    return _plain(features[feature]) or None if feature else None
+
+
+def labelled_text(node_type: str, features: dict[str, Any]) -> str | None:
+    """Return all features of a node that GRBench's baselines search, each as `name: value`; None without any."""
+    names = (_naming_feature(node_type, features), *_MORE_FEATURES.get(node_type, ()))
+    found = ((name, _plain(features[name])) for name in names if name and features.get(name) is not None)
+    return ". ".join(f"{name}: {text}" for name, text in found if text) or None
+
+
+def _naming_feature(node_type: str, features: dict[str, Any]) -> str | None:
     named = _TEXT_FEATURES.get(node_type)
-    for feature in (named,) if named else ("name", "title"):
-        if features.get(feature) is not None:
-            return _plain(features[feature]) or None
-    return None
+    known = (named,) if named else ("name", "title")
+    return next((feature for feature in known if features.get(feature) is not None), None)
 
 
 def _plain(value: Any) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from pipeline.datasets.grbench_file import find_graph
+from pipeline.datasets.grbench_file import find_graph, labelled_text, node_text
 from pipeline.datasets.inverses import Inverses
 from pipeline.datasets.remote import DataPath, local_copy
 from pipeline.kg.grbench_store import Store, open_store
@@ -86,10 +86,17 @@ class GRBenchGraph:
     async def degrees(self, ids: Sequence[EntityId]) -> Batch[EntityId, dict[str, int] | None]:
         return await self._each(self._store.degrees, ids)
 
-    def text_nodes(self) -> Iterator[tuple[EntityId, str]]:
-        """Yield each node that has a text, in the order of the file. Blocks; has its own connection for any thread."""
+    def text_nodes(self, *, labelled: bool = False) -> Iterator[tuple[EntityId, str]]:
+        """Yield each node that has a text, in the order of the file. Blocks; has its own connection for any thread.
+
+        With `labelled`, the text is all features that are searched, each with its name, else the one that names it.
+        """
         with closing(self._open()) as store:
-            yield from store.text_nodes()
+            yield from store.text_nodes(labelled_text if labelled else node_text)
+
+    async def texts(self, ids: Sequence[EntityId], *, labelled: bool = False) -> Batch[EntityId, str | None]:
+        """Look up the text of each node as `text_nodes` yields it."""
+        return await self._each(self._store.labelled if labelled else self._store.label, ids)
 
     async def _each(self, look_up: Callable[[T], Any], arguments: Sequence[T]) -> Batch[T, Any]:
         return await self._run(lambda: answer_each(look_up, arguments))

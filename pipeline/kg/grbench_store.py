@@ -7,12 +7,12 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from pipeline.datasets.grbench_file import GraphNode, node_text, read_nodes
+from pipeline.datasets.grbench_file import GraphNode, labelled_text, node_text, read_nodes
 from pipeline.errors import UserError
 from pipeline.kg.empty_graph import empty_graph
 from pipeline.kg.interface import Hop, Neighbours
@@ -86,9 +86,13 @@ class Store:
         rows = self._all("SELECT degrees FROM node WHERE id = ?", id)
         return next((json.loads(degrees) for (degrees,) in rows), None)
 
-    def text_nodes(self) -> Iterator[tuple[EntityId, str]]:
+    def labelled(self, id: EntityId) -> str | None:
+        rows = self._all("SELECT type, features FROM node WHERE id = ?", id)
+        return next((labelled_text(node_type, json.loads(features)) for node_type, features in rows), None)
+
+    def text_nodes(self, text_of: Callable[[str, dict[str, Any]], str | None]) -> Iterator[tuple[EntityId, str]]:
         for id, node_type, features in self._db.execute("SELECT id, type, features FROM node ORDER BY rowid"):
-            if (text := node_text(node_type, json.loads(features))) is not None:
+            if (text := text_of(node_type, json.loads(features))) is not None:
                 yield id, text
 
     def _all(self, query: str, *arguments: str | int | None) -> list[Any]:

@@ -141,8 +141,15 @@ class AttributedGraph(AttributeLookups, Protocol):
 
     fingerprint: str
 
-    def text_nodes(self) -> Iterator[tuple[EntityId, str]]:
-        """Yield each node that has a text, in a fixed order. Blocks; may run in any thread."""
+    def text_nodes(self, *, labelled: bool = False) -> Iterator[tuple[EntityId, str]]:
+        """Yield each node that has a text, in a fixed order. Blocks; may run in any thread.
+
+        The text is the feature that names the node; `labelled`, all features that are searched, each with its name.
+        """
+        ...
+
+    async def texts(self, ids: Sequence[EntityId], *, labelled: bool = False) -> Batch[EntityId, str | None]:
+        """Look up the text of each node as `text_nodes` yields it."""
         ...
 
 

@@ -58,8 +58,11 @@ class Retrieval(Protocol):
         """
         ...
 
-    async def nodes(self, query: str, k: int) -> list[EntityId]:
-        """Return the k nodes whose texts are most similar to `query`, best first; none if there are no texts (§6.2)."""
+    async def nodes(self, query: str, k: int, *, labelled: bool = False) -> list[EntityId]:
+        """Return the k nodes whose texts are most similar to `query`, best first; none if there are no texts (§6.2).
+
+        With `labelled`, the texts are all features that are searched, each with its name (§16.1).
+        """
         ...
 
     async def references(

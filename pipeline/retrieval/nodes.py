@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from itertools import count, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -43,17 +43,17 @@ _MAX_RESULTS = 2048
 """Largest number of results of an index on a GPU."""
 
 
-class SearchableGraph(AttributedGraph, Protocol):
-    """A graph whose nodes can be searched by text."""
-
-    async def labels(self, ids: list[EntityId]) -> Batch[EntityId, str | None]: ...
-
-
 class NodeIndex:
     """Search over the node texts of one graph. The first search builds the index or reads it from disk."""
 
     def __init__(
-        self, kg: SearchableGraph, encoder: Encoder, *, exact_up_to: int, cache_dir: Path | None = None
+        self,
+        kg: AttributedGraph,
+        encoder: Encoder,
+        *,
+        exact_up_to: int,
+        cache_dir: Path | None = None,
+        labelled: bool = False,
     ) -> None:
         """Describe the index; nothing is read yet.
 
@@ -62,11 +62,13 @@ class NodeIndex:
             encoder: encodes the texts of nodes, and queries.
             exact_up_to: the number of nodes above which the index is compressed and approximate, if FAISS is installed.
             cache_dir: the folder that stores the index; None does not store it.
+            labelled: whether the texts are those with the names of features.
         """
         self._kg = kg
         self._encoder = encoder
         self._exact_up_to = exact_up_to
         self._cache_dir = cache_dir
+        self._labelled = labelled
         self._opened: tuple[StoredNodes, _Index] | None = None
         self._opening = asyncio.Lock()
         self._found: BatchLoader[tuple[str, int], list[EntityId]] = BatchLoader(
@@ -107,7 +109,8 @@ class NodeIndex:
     def _files(self) -> NodeFiles | None:
         if self._cache_dir is None:
             return None
-        key = hashlib.blake2b(f"{self._kg.fingerprint}\0{self._encoder.name}".encode(), digest_size=12).hexdigest()
+        identity = (self._kg.fingerprint, self._encoder.name, *(["labelled"] if self._labelled else []))
+        key = hashlib.blake2b("\0".join(identity).encode(), digest_size=12).hexdigest()
         return NodeFiles(self._cache_dir.expanduser() / f"nodes-{key}")
 
     def _is_approximate(self, nodes: int) -> bool:
@@ -140,7 +143,7 @@ class NodeIndex:
 
     async def _texts(self, nodes: StoredNodes, positions: Iterable[int]) -> list[str]:
         ids = [nodes.id(position) for position in positions]
-        texts = await self._kg.labels(ids)
+        texts = await self._kg.texts(ids, labelled=self._labelled)
         return [texts[id] or "" for id in ids]
 
     async def _encode(self, files: NodeFiles) -> None:
@@ -152,7 +155,7 @@ class NodeIndex:
 
     async def _encode_shards(self, files: NodeFiles, *, wait: bool) -> tuple[int, int]:
         """Return the number of nodes, and the number of shards that other processes have locked."""
-        texts = self._kg.text_nodes()
+        texts = self._kg.text_nodes(labelled=self._labelled)
         total = taken = 0
         for number in count():
             nodes = await asyncio.to_thread(lambda: list(islice(texts, SHARD_NODES)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
 from pipeline.kg.lru import Lru
 from pipeline.retrieval.interface import Encoder, Reference
-from pipeline.retrieval.nodes import NodeIndex, SearchableGraph
+from pipeline.retrieval.nodes import NodeIndex
 from pipeline.retrieval.ranking import best
 from pipeline.retrieval.references import ReferenceBase
 from pipeline.retrieval.relations import RelationIndex
@@ -57,13 +57,16 @@ class Search:
         found = self._indexes.get(kg.fingerprint)
         if found is None:
             relations = RelationIndex(kg, self._relation_encoder, fusion=self.fusion, cache_dir=self.cache_dir)
-            found = relations, self.node_index(kg) if isinstance(kg, AttributedGraph) else None
+            nodes: dict[bool, NodeIndex] = {}
+            if isinstance(kg, AttributedGraph):
+                nodes = {labelled: self.node_index(kg, labelled=labelled) for labelled in (False, True)}
+            found = relations, nodes
             self._indexes.put(kg.fingerprint, found)
         return GraphSearch(self.encoder, *found, self._references)
 
-    def node_index(self, kg: SearchableGraph) -> NodeIndex:
-        """Return the search over the node texts of a graph."""
-        return NodeIndex(kg, self.encoder, exact_up_to=self.exact_up_to, cache_dir=self.cache_dir)
+    def node_index(self, kg: AttributedGraph, *, labelled: bool) -> NodeIndex:
+        """Return the search over the node texts of a graph, with the names of features or without."""
+        return NodeIndex(kg, self.encoder, exact_up_to=self.exact_up_to, cache_dir=self.cache_dir, labelled=labelled)
 
     @property
     def _relation_encoder(self) -> Encoder:
@@ -74,7 +77,7 @@ class Search:
         return ReferenceBase.load(self.reference_base) if self.reference_base else ReferenceBase([])
 
     @cached_property
-    def _indexes(self) -> Lru[str, tuple[RelationIndex, NodeIndex | None]]:
+    def _indexes(self) -> Lru[str, tuple[RelationIndex, Mapping[bool, NodeIndex]]]:
         return Lru(_MAX_GRAPHS)
 
 
@@ -84,7 +87,8 @@ class GraphSearch:
 
     encoder: Encoder
     index: RelationIndex
-    node_index: NodeIndex | None
+    node_indexes: Mapping[bool, NodeIndex]
+    """By whether the texts are labelled; empty for a graph of triples."""
     reference_base: ReferenceBase
 
     async def rank(self, query: str, texts: Sequence[str]) -> list[int]:
@@ -96,8 +100,8 @@ class GraphSearch:
     async def relations(self, query: str, k: int, *, hybrid: bool = True) -> list[str]:
         return await self.index.search(query, k, hybrid=hybrid)
 
-    async def nodes(self, query: str, k: int) -> list[EntityId]:
-        return await self.node_index.search(query, k) if self.node_index else []
+    async def nodes(self, query: str, k: int, *, labelled: bool = False) -> list[EntityId]:
+        return await self.node_indexes[labelled].search(query, k) if self.node_indexes else []
 
     async def references(
         self, question: Question, k: int, *, random: bool = False, masked: bool = False

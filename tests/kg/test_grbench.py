@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pipeline import config
 from pipeline.config import default
 from pipeline.datasets import grbench_file
-from pipeline.datasets.grbench_file import find_graph, graph_triples, read_nodes
+from pipeline.datasets.grbench_file import find_graph, graph_triples, labelled_text, read_nodes
 from pipeline.errors import UserError
 from pipeline.kg.grbench import GRBenchGraph
 from pipeline.kg.grbench_store import build_store, open_store
@@ -132,6 +132,13 @@ async def test_features_and_degrees(graph):
 async def test_text_nodes_are_all_nodes_with_a_text(graph):
     assert [id for id, _ in graph.text_nodes()] == ["p1", "p2", "a1", "a2", "v1", "s1", "opc-1", "d-1", "scotus"]
     assert dict(graph.text_nodes())["d-1"] == "77"
+    labelled = dict(graph.text_nodes(labelled=True))
+    assert labelled.keys() == dict(graph.text_nodes()).keys()
+    assert (labelled["a2"], labelled["scotus"]) == ("name: Ann 😀", "full_name: Supreme Court")
+    assert labelled_text("author", {"organization": "X", "name": "Ann"}) == "name: Ann. organization: X"
+    assert labelled_text("docket", {"pacer_case_id": 7, "case_name": "A v. B"}) == "pacer_case_id: 7. case_name: A v. B"
+    for names in (False, True):
+        assert await graph.texts(list(labelled), labelled=names) == dict(graph.text_nodes(labelled=names))
 
 
 async def test_the_vocabulary_is_all_edge_types(graph):

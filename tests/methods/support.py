@@ -170,7 +170,7 @@ class PlainRetrieval:
     async def relations(self, query: str, k: int, *, hybrid: bool = True) -> list[str]:
         return self.bound.get(query, [query])[:k]
 
-    async def nodes(self, query: str, k: int) -> list[EntityId]:
+    async def nodes(self, query: str, k: int, *, labelled: bool = False) -> list[EntityId]:
         return []
 
     async def references(

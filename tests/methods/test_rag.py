@@ -63,12 +63,15 @@ class Books(DictionaryGraph):
 
 
 class FindsTheLake(PlainRetrieval):
-    async def nodes(self, query: str, k: int) -> list[EntityId]:
+    labelled: bool | None = None
+
+    async def nodes(self, query: str, k: int, *, labelled: bool = False) -> list[EntityId]:
+        self.labelled = labelled
         return ["b1"]
 
 
 class FindsNothing(PlainRetrieval):
-    async def nodes(self, query: str, k: int) -> list[EntityId]:
+    async def nodes(self, query: str, k: int, *, labelled: bool = False) -> list[EntityId]:
         return []
 
 
@@ -234,6 +237,13 @@ async def test_the_oracle_answers_from_the_context_alone() -> None:
         answer = await default(RAG, hops=hops).answer(YEAR, tools.tools)
         scores[hops] = [prediction.text for prediction in answer.predictions] == ["2003"]
     assert scores == {0: False, 1: True, 2: True}
+
+
+@pytest.mark.parametrize(("keys", "labelled"), [({}, True), ({"index_text": "plain"}, False)])
+async def test_the_centre_is_found_by_the_text_that_is_asked_for(keys: dict[str, Any], *, labelled: bool) -> None:
+    search = FindsTheLake()
+    await default(RAG, **keys).answer(YEAR, books(search).tools)
+    assert search.labelled is labelled
 
 
 @pytest.mark.parametrize(("key", "value"), [("hops", 3), ("context_tokens", 0), ("two_hop", "both"), ("centres", 0)])

@@ -49,8 +49,8 @@ def stored(folder: Path) -> dict[str, int]:
 async def test_finds_what_exact_search_finds(kept: bool, tmp_path: Path) -> None:
     nodes = graph()
     index = approximate(nodes, LexicalEncoder(), tmp_path if kept else None)
-    exact = node_index(nodes, LexicalEncoder(), exact_up_to=len(nodes.texts))
-    queries = [f"{text} {'harbour' if number % 2 else ''}" for number, text in enumerate(nodes.texts.values())][::9]
+    exact = node_index(nodes, LexicalEncoder(), exact_up_to=len(nodes.named))
+    queries = [f"{text} {'harbour' if number % 2 else ''}" for number, text in enumerate(nodes.named.values())][::9]
     found = await asyncio.gather(*(index.search(query, 3) for query in queries))
     expected = [await exact.search(query, 3) for query in queries]
     assert sum(some[0] == others[0] for some, others in zip(found, expected, strict=True)) >= 0.97 * len(queries)
@@ -62,7 +62,7 @@ async def test_a_small_graph_can_be_compressed(size: int) -> None:
     nodes = graph(size)
     index = approximate(nodes, LexicalEncoder(), None, exact_up_to=0)
     for id in {"n0", f"n{size - 1}"}:
-        assert (await index.search(nodes.texts[id], 3))[0] == id
+        assert (await index.search(nodes.named[id], 3))[0] == id
 
 
 @pytest.mark.exhaustive
@@ -72,7 +72,7 @@ async def test_measures_its_recall_and_reads_it_back(tmp_path: Path) -> None:
     await approximate(nodes, LexicalEncoder(), tmp_path).search("tide", 1)
     counted = approximate(nodes, LexicalEncoder(), tmp_path).stored()
     assert counted is not None
-    assert counted[0] == len(nodes.texts)
+    assert counted[0] == len(nodes.named)
     assert counted[1] is not None
     assert counted[1].at_1 >= 0.985
     assert counted[1].queries == 1000
@@ -88,7 +88,7 @@ async def test_a_graph_is_exact_up_to_the_limit_and_without_faiss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = graph()
-    await node_index(nodes, LexicalEncoder(), exact_up_to=len(nodes.texts), cache_dir=tmp_path).search("tide", 1)
+    await node_index(nodes, LexicalEncoder(), exact_up_to=len(nodes.named), cache_dir=tmp_path).search("tide", 1)
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "faiss", None)
         await approximate(nodes, LexicalEncoder(), tmp_path).search("tide", 1)
@@ -118,7 +118,7 @@ async def test_encoding_goes_on_at_the_shard_where_it_stopped(tmp_path: Path) ->
         await approximate(nodes, Failing(after=2 * SHARD), tmp_path).search("tide", 1)
     encoder = Watched()
     await approximate(nodes, encoder, tmp_path).search("tide", 1)
-    texts = list(nodes.texts.values())
+    texts = list(nodes.named.values())
     assert [text for text in encoder.encoded if text in set(texts[: 2 * SHARD])] == [
         texts[0], texts[SHARD], texts[2 * SHARD - 1]
     ], "only the three that show that the stored vectors are those of the encoder"  # fmt: skip
@@ -142,7 +142,7 @@ async def test_compression_goes_on_at_the_shard_where_it_stopped(
             await approximate(nodes, LexicalEncoder(), tmp_path).search("tide", 1)
     written: list[str] = []
     monkeypatch.setattr(faiss, "write_index", lambda index, file: (written.append(Path(file).name), write(index, file)))
-    assert await approximate(nodes, LexicalEncoder(), tmp_path).search(nodes.texts["n7"], 1) == ["n7"]
+    assert await approximate(nodes, LexicalEncoder(), tmp_path).search(nodes.named["n7"], 1) == ["n7"]
     assert written == [".00002.faiss.partial", ".nodes.faiss.partial"]
 
 
@@ -150,18 +150,18 @@ async def test_compression_goes_on_at_the_shard_where_it_stopped(
 async def test_several_indexes_share_the_work_of_one_build(tmp_path: Path) -> None:
     nodes, encoders = graph(), [Watched() for _ in range(3)]
     indexes = [approximate(nodes, encoder, tmp_path) for encoder in encoders]
-    found = await asyncio.gather(*(index.search(nodes.texts["n900"], 1) for index in indexes))
+    found = await asyncio.gather(*(index.search(nodes.named["n900"], 1) for index in indexes))
     assert found == [["n900"]] * 3
     encoded = [text for encoder in encoders for text in encoder.encoded]
-    once = [text for text in nodes.texts.values() if encoded.count(text) == 1]
-    assert len(once) > len(nodes.texts) - 10, "all but those that the checks and the query encode again"
+    once = [text for text in nodes.named.values() if encoded.count(text) == 1]
+    assert len(once) > len(nodes.named) - 10, "all but those that the checks and the query encode again"
 
 
 @pytest.mark.exhaustive
 async def test_a_retrained_encoder_replaces_all_files(tmp_path: Path) -> None:
     nodes = graph()
     await approximate(nodes, Watched(), tmp_path).search("tide", 1)
-    text = nodes.texts["n5"]
+    text = nodes.named["n5"]
     assert await approximate(nodes, Watched(turn=-1.0), tmp_path).search(text, 1) == ["n5"]
     (folder,) = tmp_path.iterdir()  # noqa: ASYNC240
     assert CompressedFiles(folder).measured() is not None
@@ -179,7 +179,7 @@ async def test_concurrent_queries_are_one_search(tmp_path: Path, monkeypatch: py
         return search(self, vectors, *args, **kwargs)
 
     monkeypatch.setattr(faiss.IndexPreTransform, "search", counting)
-    found = await asyncio.gather(*(index.search(nodes.texts[f"n{number}"], number) for number in range(1, 20)))
+    found = await asyncio.gather(*(index.search(nodes.named[f"n{number}"], number) for number in range(1, 20)))
     assert calls == [19]
     assert [len(ids) for ids in found] == list(range(1, 20))
     assert [ids[0] for ids in found] == [f"n{number}" for number in range(1, 20)]

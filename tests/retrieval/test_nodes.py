@@ -25,16 +25,20 @@ class Nodes:
     """A graph that has only node texts."""
 
     def __init__(self, texts: dict[str, str], fingerprint: str = "g") -> None:
-        self.texts = texts
+        self.named = texts
         self.fingerprint = fingerprint
         self.read = 0
 
-    def text_nodes(self) -> Iterator[tuple[EntityId, str]]:
+    def text_nodes(self, *, labelled: bool = False) -> Iterator[tuple[EntityId, str]]:
         self.read += 1
-        yield from self.texts.items()
+        yield from self._texts(labelled=labelled).items()
 
-    async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
-        return batch({id: self.texts.get(id) for id in ids})
+    async def texts(self, ids: Sequence[EntityId], *, labelled: bool = False) -> Batch[EntityId, str | None]:
+        found = self._texts(labelled=labelled)
+        return batch({id: found.get(id) for id in ids})
+
+    def _texts(self, *, labelled: bool) -> dict[EntityId, str]:
+        return {id: f"name: {text}" if labelled else text for id, text in self.named.items()}
 
     async def features(self, ids: Sequence[EntityId]) -> Batch[EntityId, None]:
         return batch(dict.fromkeys(ids))
@@ -98,6 +102,15 @@ async def test_is_built_once_and_read_back_from_disk(tmp_path: Path) -> None:
     assert await node_index(other, Watched(), cache_dir=tmp_path).search("tide", 1) == ["z"]
     assert await node_index(graph, Watched(), cache_dir=tmp_path).search("tide", 1) == ["d"]
     assert graph.read == 1
+
+
+async def test_labelled_texts_have_an_index_of_their_own(tmp_path: Path) -> None:
+    graph, encoders = Nodes(TEXTS), (Watched(), Watched())
+    for labelled, encoder in zip((False, True), encoders, strict=True):
+        index = NodeIndex(graph, encoder, exact_up_to=1000, cache_dir=tmp_path, labelled=labelled)
+        assert await index.search("tide", 1) == ["d"]
+    assert ["Tide" in encoder.encoded for encoder in encoders] == [True, False]
+    assert ["name: Tide" in encoder.encoded for encoder in encoders] == [False, True]
 
 
 @pytest.mark.parametrize("spoil", ["cut", "ids", "retrained"])

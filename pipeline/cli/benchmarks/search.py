@@ -86,11 +86,11 @@ class SyntheticNodes:
         self._topics = random.standard_normal((max(1, nodes // 1000), DIMENSIONS), np.float32)
         self._nodes = nodes
 
-    def text_nodes(self) -> Iterator[tuple[EntityId, str]]:
+    def text_nodes(self, *, labelled: bool = False) -> Iterator[tuple[EntityId, str]]:
         """Yield all nodes."""
         return ((str(number), f"{number} node") for number in range(self._nodes))
 
-    async def labels(self, ids: Sequence[EntityId]) -> Batch[EntityId, str | None]:
+    async def texts(self, ids: Sequence[EntityId], *, labelled: bool = False) -> Batch[EntityId, str | None]:
         """Return the text of each node."""
         return batch({id: f"{id} node" for id in ids})
 

@@ -66,7 +66,8 @@ async def node_search(configuration: Configuration) -> list[Finding]:
         return []
     subject = "node search"
     async with graph:
-        stored = search.node_index(graph).stored()
+        is_labelled = configuration.config["method"].get("index_text") == "labelled"
+        stored = search.node_index(graph, labelled=is_labelled).stored()
     if stored is None:
         return ok(subject, "no index is stored: the first search encodes the texts of all nodes")
     nodes, recall = stored

@@ -34,6 +34,7 @@ class RAG:
     name: str
     hops: Literal[0, 1, 2] | None
     centres: PositiveInt
+    index_text: Literal["labelled", "plain"]
     neighbours_per_edge: PositiveInt
     context_tokens: PositiveInt
     two_hop: Literal["rings", "compat"]
@@ -93,7 +94,7 @@ class RAG:
     async def _centres(self, question: Question, tools: Tools) -> list[str]:
         """Return the nodes to start from: those that the dataset names, or else the most similar to the question."""
         named = [topic.id for topic in question.topic_entities]
-        return named or await tools.retrieval.nodes(question.text, self.centres)
+        return named or await tools.retrieval.nodes(question.text, self.centres, labelled=self.index_text == "labelled")
 
     async def _from_facts(self, question: Question, tools: Tools) -> Answer:
         """Answer from the facts around the topic entities of a graph of triples (specification §16.1)."""
