@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
+from io import BytesIO
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
-from pipeline import config
 from pipeline.analysis.paired import (
     Clusters,
     RunConfiguration,
@@ -31,6 +32,8 @@ Correction = Literal["holm", "bh"]
 _CORRECT = {"holm": holm, "bh": benjamini_hochberg}
 BEST = "best"
 """The base of this name is the configuration with the highest score."""
+_COMPUTED = ("question_id", "llm_calls", "prompt_tokens", "completion_tokens")
+"""What configurations that computed the same have in common, beside the score."""
 _LISTED = 10
 """Longer lists of names are shortened in a message."""
 
@@ -227,9 +230,9 @@ def compare(
 ) -> list[Comparison]:
     """Compare each configuration with the base. Raises UserError if one has no scored question in common with it."""
     comparisons = [_compare(base, other, score, clusters, base.scoring) for other in others]
-    computations = list(map(_computation, others))
+    computations = [_computation(each, score) for each in others]
     p_values = {computed: each.p_value for computed, each in zip(computations, comparisons, strict=True)}
-    p_values.pop(_computation(base), None)
+    p_values.pop(_computation(base, score), None)
     corrected = dict(zip(p_values, map(float, _CORRECT[correction](list(p_values.values()))), strict=True))
     return [
         replace(
@@ -242,13 +245,15 @@ def compare(
     ]
 
 
-def _computation(configuration: RunConfiguration) -> tuple[object, str]:
-    """Return what is equal for configurations that differ only in keys that their method ignores.
+def _computation(configuration: RunConfiguration, score: str) -> tuple[object, bytes]:
+    """Return what is equal for configurations that computed the same: they differ in keys that decided nothing.
 
-    They are those of one run, or of the batches of one search, which make no call twice.
+    They are those of one run, or of the batches of one search, which make no call twice, and had equal scores, calls
+    and tokens for every question.
     """
-    folder = configuration.folder
-    return folder.search or folder.path, config.key_without_name(configuration.config)
+    folder, content = configuration.folder, BytesIO()
+    configuration.rows.select(*_COMPUTED, score).sort("question_id").rechunk().write_ipc(content)
+    return folder.search or folder.path, hashlib.blake2b(content.getvalue()).digest()
 
 
 def read_flips(base: RunConfiguration, comparison: Comparison) -> Flips:

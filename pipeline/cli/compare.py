@@ -36,6 +36,7 @@ from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError
 from pipeline.evaluation.configuration_summary import leaves_out_closed_book
 from pipeline.evaluation.rescore import SCORES
+from pipeline.evaluation.seeds import named, seed_means
 from pipeline.evaluation.simulated import closed_book_lines
 from pipeline.suggestions import did_you_mean
 from pipeline.text import agreeing, counted
@@ -247,6 +248,14 @@ def _notes(
         for other in selection.others
         for name in differing_code([base.code, other.code])
     )
+    compared = [base, *selection.others]
+    means = seed_means(
+        [each.config for each in compared],
+        [each.overrides for each in compared],
+        [each.rows.select(pl.col(plan.score).mean()).item() for each in compared],
+    )
+    if means:
+        notes.append(f"{plan.score} over seeds, mean ± 1.96·s/√n: {named(means)}")
     folders = dict.fromkeys(each.folder for each in (base, *selection.others))
     rescored = [each.folder.path for each in (base, *selection.others) if _is_rescored(each, plan.score)]
     notes += [

@@ -28,6 +28,7 @@ from pipeline.evaluation.configuration_summary import (
 )
 from pipeline.evaluation.score_file import full_score_tables
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
+from pipeline.evaluation.seeds import named, seed_means
 from pipeline.text import agreeing, counted, kgqa, show_command
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import OTHER_DATA, count_errors
@@ -92,10 +93,13 @@ def sweep_notes(
     points = [point for folder in folders for point in folder.require_run()["points"]]
     methods = [point["config"]["choices"]["method"] for point in points]
     best = [_best(summaries, methods, configuration_names(folders, batches))] if len(summaries) > 1 else []
+    hits = [each.scores["hits_at_1"].mean if "hits_at_1" in each.scores else None for each in summaries]
+    means = seed_means([point["config"] for point in points], [each.overrides for each in summaries], hits)
+    over_seeds = [f"Hits@1 over seeds, mean ± 1.96·s/√n: {named(means)}"] if means else []
     alone, made = counted(calls["logical_llm_calls"], "call"), f"{calls['physical_llm_calls']:,}"
     shared = f"{counted(len(summaries), 'configuration')}: {alone} if each had run alone, {made} made"
     each_a_run = f"{len(folders)} batches, each a run: {compares_all(folders[0].path)}"
-    return [*best, *([each_a_run] if len(folders) > 1 else []), shared]
+    return [*best, *over_seeds, *([each_a_run] if len(folders) > 1 else []), shared]
 
 
 def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *, exits: bool = False) -> list[str]:

@@ -24,6 +24,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import STANDARD_SCORES, ConfigurationSummary
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
+from pipeline.evaluation.seeds import SeedMean, seed_means
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
 from pipeline.grouping import grouped
 from pipeline.kg.fingerprint import may_be_same_graph
@@ -200,6 +201,12 @@ class Block:
         return [
             index for index, configuration in enumerate(self.configurations) if configuration.questions_digest == digest
         ]
+
+    def seed_means(self, score: str) -> list[SeedMean]:
+        """Return the means of a score over the comparable configurations that differ in `run.seed` alone."""
+        among = [self.configurations[index] for index in self.comparable]
+        means = [each.summary.scores[score].mean if score in each.summary.scores else None for each in among]
+        return seed_means([each.resolved for each in among], [each.summary.overrides for each in among], means)
 
     @cached_property
     def charted(self) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pipeline import config
 from pipeline.evaluation.configuration_summary import open_book
+from pipeline.evaluation.seeds import named
 from pipeline.grouping import grouped
 from pipeline.report.charts import DataPoint, scatter
 from pipeline.report.data import Block, Configuration
@@ -30,7 +31,9 @@ def recommendations(block: Block, score: str) -> list[Recommendation]:
     scores = block.scores(score)
     cost_keys = {index: block.configurations[index].cost_key for index in block.comparable}
     found = [recommend(scores, cost_keys, among=_different(block, among)) for among in _by_label(block)]
-    return found if block.has_one_graph else [replace(each, recommended=None) for each in found]
+    if block.has_one_graph and not block.seed_means(score):
+        return found
+    return [replace(each, recommended=None) for each in found]
 
 
 def _different(block: Block, among: Sequence[int]) -> list[int]:
@@ -38,8 +41,7 @@ def _different(block: Block, among: Sequence[int]) -> list[int]:
     first: dict[tuple[object, ...], int] = {}
     for index in among:
         each = block.configurations[index]
-        computed = (each.run.path, config.key_without_name(each.resolved), each.scores_digest, each.cost_key)
-        first.setdefault(computed, index)
+        first.setdefault((each.run.path, each.scores_digest, each.cost_key), index)
     return list(first.values())
 
 
@@ -58,7 +60,7 @@ def recommendation_view(
         best_score=percent(best.summary.scores[score]),
         is_best=index == recommendation.best,
         heading=_marks(block, recommendation)[index],
-        objection=_objection(block, recommendation),
+        objection=_objection(block, score, recommendation),
         difference=percentage_points(recommendation.not_worse[index]),
         costs=[
             (COSTS[counter], labels.cost(recommended, counter), labels.cost(best, counter)) for counter in labels.costs
@@ -70,12 +72,17 @@ def recommendation_view(
     )
 
 
-def _objection(block: Block, recommendation: Recommendation) -> str | None:
+def _objection(block: Block, score: str, recommendation: Recommendation) -> str | None:
     """Say why no configuration can be recommended; None if one is."""
     if recommendation.recommended is not None:
         return None
     if not block.has_one_graph:
         return "The configurations used different graphs, which alone can change scores."
+    if means := block.seed_means(score):
+        return (
+            "Configurations that differ in run.seed alone are draws of one, and the best draw is luck. Means over the "
+            f"seeds, ± 1.96·s/√n: {named(means)}."
+        )
     if recommendation.questions < recommendation.needed:
         return (
             f"Too few questions: {recommendation.questions:,}. At least {recommendation.needed:,} are needed to show "

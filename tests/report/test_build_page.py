@@ -394,6 +394,14 @@ def test_names_have_the_parameters_that_distinguish_configurations() -> None:
     assert [name.details for name in view(*clash).names] == ["score.x 1 · kg.x 1", "score.x 2 · kg.x 2"]
 
 
+def test_the_best_of_several_seeds_is_not_recommended() -> None:
+    first, second = make(hits(1), {"depth": 1}), make(hits(1), {"depth": 1})
+    seeded = [replace(each, resolved={**each.resolved, "run": {"seed": n}}) for n, each in enumerate((first, second))]
+    for configurations, is_refused in ((seeded, True), ([first, make(hits(1), {"depth": 2})], False)):
+        (found,) = view(*configurations).scores[0].recommendations
+        assert ("Configurations that differ in run.seed alone" in (found.objection or "")) is is_refused
+
+
 def test_different_graphs_have_a_warning() -> None:
     here = make(hits(1), {"depth": 1})
     there = replace(make(hits(1), {"depth": 2}), served={**here.served, "graph": "another"})
