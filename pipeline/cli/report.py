@@ -6,6 +6,7 @@ import mimetypes
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 
 import polars as pl
 
@@ -44,7 +45,10 @@ def run(arguments: Arguments) -> Output:
         write_whole(file, page.encode())
     except StorageError as error:
         raise UserError(f"output={error}") from None
-    opening = f"Open it in a browser: {file.absolute().as_uri()}"
+    is_local = isinstance(file, Path)
+    opening = (
+        f"Open it in a browser: {file.absolute().as_uri()}" if is_local else "A browser opens a copy on this machine"
+    )
     configurations = [each for block in blocks for each in block.configurations]
     seen = chain.from_iterable(_seen(run, [each for each in configurations if each.run.path == run]) for run in runs)
     unread = (f"{line}." for line in unread_batches(list(map(RunFolder, runs))))

@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -19,7 +20,7 @@ from rich.text import Text
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import FittingTable
 from pipeline.text import printable
-from pipeline.traces.storage import StoragePath, storage_path, write_whole
+from pipeline.traces.storage import StoragePath, make_folder, storage_path, storing, write_whole
 
 _ABSENT = "–"
 _NUMBER = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?|[+-]?\d+(?:\.\d+)?")
@@ -77,6 +78,9 @@ def write_tables(printed: Sequence[RenderableType], name: str) -> list[StoragePa
     if not tables:
         raise UserError(f"table={name}: the command prints no table")
     path = storage_path(name)
+    if isinstance(path, Path):
+        with storing(path):
+            make_folder(path.parent)
     ending, write = next((ending, write) for ending, write in _WRITERS.items() if name.endswith(ending))
     if ending != ".csv":
         write_whole(path, "\n".join(map(write, tables)).encode())

@@ -159,7 +159,7 @@ def test_hostile_text_is_text_in_latex(name: str, tmp_path: Path) -> None:
 
 def test_several_tables_are_several_csv_files_and_one_text(tmp_path: Path) -> None:
     tables = [table("one"), "a text", FittingTable(lambda left_out: table("two"), ())]
-    files = write_tables(tables, str(tmp_path / "t.csv"))
+    files = write_tables(tables, str(tmp_path / "new" / "folder" / "t.csv"))
     assert [Path(file).name for file in files] == ["t.csv", "t-2.csv"]
     (file,) = write_tables(tables, str(tmp_path / "t.md"))
     assert Path(file).read_text().count("| --- |") == 2
