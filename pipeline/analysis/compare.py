@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
-from io import BytesIO
 from typing import Any, Literal
 
 import numpy as np
@@ -32,7 +31,7 @@ Correction = Literal["holm", "bh"]
 _CORRECT = {"holm": holm, "bh": benjamini_hochberg}
 BEST = "best"
 """The base of this name is the configuration with the highest score."""
-_COMPUTED = ("question_id", "llm_calls", "prompt_tokens", "completion_tokens")
+_COMPUTED = ("llm_calls", "prompt_tokens", "completion_tokens")
 """What configurations that computed the same have in common, beside the score."""
 _LISTED = 10
 """Longer lists of names are shortened in a message."""
@@ -251,9 +250,10 @@ def _computation(configuration: RunConfiguration, score: str) -> tuple[object, b
     They are those of one run, or of the batches of one search, which make no call twice, and had equal scores, calls
     and tokens for every question.
     """
-    folder, content = configuration.folder, BytesIO()
-    configuration.rows.select(*_COMPUTED, score).sort("question_id").rechunk().write_ipc(content)
-    return folder.search or folder.path, hashlib.blake2b(content.getvalue()).digest()
+    folder, rows = configuration.folder, configuration.rows.sort("question_id")
+    content = hashlib.blake2b("\0".join(rows["question_id"]).encode())
+    content.update(rows.select(*_COMPUTED, score).cast(pl.Float64).to_numpy().tobytes())
+    return folder.search or folder.path, content.digest()
 
 
 def read_flips(base: RunConfiguration, comparison: Comparison) -> Flips:

@@ -36,7 +36,7 @@ from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError
 from pipeline.evaluation.configuration_summary import leaves_out_closed_book
 from pipeline.evaluation.rescore import SCORES
-from pipeline.evaluation.seeds import named, seed_means
+from pipeline.evaluation.seeds import named, seed_groups, seed_means
 from pipeline.evaluation.simulated import closed_book_lines
 from pipeline.suggestions import did_you_mean
 from pipeline.text import agreeing, counted
@@ -217,6 +217,18 @@ def _is_rescored(configuration: RunConfiguration, score: str) -> bool:
     return any(mean != own and not (mean and own and isclose(mean, own, abs_tol=1e-4)) for mean in saved)
 
 
+def _over_seeds(base: RunConfiguration, others: Sequence[RunConfiguration], score: str) -> list[str]:
+    """Return a line with the means over seeds, of those that answered the questions of the base; else nothing."""
+    alike = [base, *(each for each in others if same_questions(base, each))]
+    means = seed_means(
+        seed_groups([each.config for each in alike]),
+        [each.method for each in alike],
+        [each.overrides for each in alike],
+        [each.rows.select(pl.col(score).mean()).item() for each in alike],
+    )
+    return [f"{score} over seeds, mean ± 1.96·s/√n: {named(means)}"] if means else []
+
+
 def _notes(
     plan: Plan, selection: Selection, comparisons: Sequence[Comparison], variance: RerunVariance | None
 ) -> list[str]:
@@ -248,14 +260,7 @@ def _notes(
         for other in selection.others
         for name in differing_code([base.code, other.code])
     )
-    compared = [base, *selection.others]
-    means = seed_means(
-        [each.config for each in compared],
-        [each.overrides for each in compared],
-        [each.rows.select(pl.col(plan.score).mean()).item() for each in compared],
-    )
-    if means:
-        notes.append(f"{plan.score} over seeds, mean ± 1.96·s/√n: {named(means)}")
+    notes += _over_seeds(base, selection.others, plan.score)
     folders = dict.fromkeys(each.folder for each in (base, *selection.others))
     rescored = [each.folder.path for each in (base, *selection.others) if _is_rescored(each, plan.score)]
     notes += [

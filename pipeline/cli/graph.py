@@ -38,7 +38,8 @@ CONTENTS_FILE = "contents.txt"
 """Says what was loaded into a database folder."""
 _READING = ("kg/vocabulary=", "kg.vocabulary.", "kg.snapshot=")
 """What the keys of a run begin with that must be as they were when its graph was loaded."""
-_LAST_PORT = 65_535
+_FIRST_PORT, _LAST_PORT = 1024, 65_535
+"""Ports below are those of the system."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ class ServePlan:
 
     database: str | None
     replicas: PositiveInt
-    port: Annotated[int, Field(ge=1, le=_LAST_PORT)] | None
+    port: Annotated[int, Field(ge=_FIRST_PORT, le=_LAST_PORT)] | None
 
     def __post_init__(self) -> None:
         """Refuse ports that do not exist."""

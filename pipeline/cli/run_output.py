@@ -25,10 +25,11 @@ from pipeline.evaluation.configuration_summary import (
     best_first,
     differing_overrides,
     leaves_out_closed_book,
+    rivals,
 )
 from pipeline.evaluation.score_file import full_score_tables
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
-from pipeline.evaluation.seeds import named, seed_means
+from pipeline.evaluation.seeds import named, seed_groups, seed_means
 from pipeline.text import agreeing, counted, kgqa, show_command
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import OTHER_DATA, count_errors
@@ -92,14 +93,33 @@ def sweep_notes(
     summaries = [summary for batch in batches for summary in batch]
     points = [point for folder in folders for point in folder.require_run()["points"]]
     methods = [point["config"]["choices"]["method"] for point in points]
-    best = [_best(summaries, methods, configuration_names(folders, batches))] if len(summaries) > 1 else []
-    hits = [each.scores["hits_at_1"].mean if "hits_at_1" in each.scores else None for each in summaries]
-    means = seed_means([point["config"] for point in points], [each.overrides for each in summaries], hits)
-    over_seeds = [f"Hits@1 over seeds, mean ± 1.96·s/√n: {named(means)}"] if means else []
+    groups = seed_groups([point["config"] for point in points])
+    names = configuration_names(folders, batches)
+    best = [_best(summaries, methods, names, groups)] if len(summaries) > 1 else []
     alone, made = counted(calls["logical_llm_calls"], "call"), f"{calls['physical_llm_calls']:,}"
     shared = f"{counted(len(summaries), 'configuration')}: {alone} if each had run alone, {made} made"
     each_a_run = f"{len(folders)} batches, each a run: {compares_all(folders[0].path)}"
-    return [*best, *over_seeds, *([each_a_run] if len(folders) > 1 else []), shared]
+    return [*best, *over_seeds(folders, batches), *([each_a_run] if len(folders) > 1 else []), shared]
+
+
+def over_seeds(folders: Sequence[RunFolder], batches: Sequence[Sequence[ConfigurationSummary]]) -> list[str]:
+    """Return a line with the means over seeds, of those that were asked the same questions; nothing without seeds."""
+    summaries: list[ConfigurationSummary] = []
+    configs: list[Mapping[str, Any]] = []
+    for folder, batch in zip(folders, batches, strict=True):
+        points = folder.require_run()["points"]
+        summaries += batch
+        configs += [points[each.number]["config"] for each in batch]
+    if not (groups := seed_groups(configs)):
+        return []
+    asked = set(rivals([(each.asked, each.questions, each.closed_book) for each in summaries]))
+    hits = [
+        each.scores["hits_at_1"].mean if position in asked and "hits_at_1" in each.scores else None
+        for position, each in enumerate(summaries)
+    ]
+    methods = [each["choices"]["method"] for each in configs]
+    means = seed_means(groups, methods, [each.overrides for each in summaries], hits)
+    return [f"Hits@1 over seeds, mean ± 1.96·s/√n: {named(means)}"] if means else []
 
 
 def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *, exits: bool = False) -> list[str]:
@@ -229,7 +249,12 @@ def _made_lines(misses: Counter[str], made: int) -> Iterator[str]:
     yield f"run.reuse: {counted(made, 'call')} had to be made, because no earlier run has them: {'; '.join(why)}"
 
 
-def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str], names: Sequence[str]) -> str:
+def _best(
+    summaries: Sequence[ConfigurationSummary],
+    methods: Sequence[str],
+    names: Sequence[str],
+    groups: Sequence[Sequence[int]],
+) -> str:
     """Name the configuration with the highest Hits@1 by the choice of its method, and the overrides that only it has.
 
     Of equal ones, it is the one with the fewest calls per question, and of those the one with the fewest tokens. A
@@ -246,5 +271,7 @@ def _best(summaries: Sequence[ConfigurationSummary], methods: Sequence[str], nam
     words = [word for word in own[best] if not word.startswith(("run.", "method="))]
     among = " of those that asked the graph" if leaves_out_closed_book(summaries[best], summaries) else ""
     named = f"highest Hits@1{among}: configuration {names[best]}, {' '.join([f'method={methods[best]}', *words])}"
+    draws = next((f", one of {len(group)} seeds" for group in groups if best in group), "")
+    named = f"{named}{draws}"
     cheapest = f"of {len(equal)} equal ones the one with the fewest calls, and of these the fewest tokens"
     return named if len(equal) == 1 else f"{named} ({cheapest})"

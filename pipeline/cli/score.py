@@ -12,7 +12,7 @@ from pipeline import config
 from pipeline.analysis.score_notes import unread_batches
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
-from pipeline.cli.run_output import result_notes, run_figures, score_tables
+from pipeline.cli.run_output import over_seeds, result_notes, run_figures, score_tables
 from pipeline.datasets.interface import Dataset
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.run_summary import rescore_run
@@ -88,7 +88,7 @@ def _score_run(folder: RunFolder, overrides: Sequence[str]) -> Output:
     summaries, other = rescore(folder, overrides)
     figures, notes = run_figures(folder, summaries), result_notes(folder, summaries)
     figures |= {"points": [summary.to_dict() for summary in summaries], "complete": figures.get("complete", False)}
-    notes += unread_batches([folder])
+    notes += [*over_seeds([folder], [summaries]), *unread_batches([folder])]
     if other:
         notes.append(f"scored by {' '.join(other)} here only: the run keeps the scores by its own keys")
     tables = score_tables(summaries)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pipeline import config
 from pipeline.engine.question import ConfigurationRuntime
+from pipeline.evaluation.paper_metrics import scores_parsed_answers
 from pipeline.llm.roles import PromptStyle, RoleRouter
 from pipeline.methods.interface import table_name
 from pipeline.net.server_stats import HasServerStats, ServerStats
@@ -73,8 +74,12 @@ class Components(AsyncExitStack):
 
 
 def group_equal(configs: Sequence[Mapping[str, Any]]) -> list[dict[int, Mapping[str, Any]]]:
-    """Group configurations that differ only in the name of their method, each under its number."""
-    groups: dict[str, dict[int, Mapping[str, Any]]] = {}
+    """Group configurations that differ only in the name of their method, each under its number.
+
+    Names by which the metrics of papers read another text are not equal.
+    """
+    groups: dict[tuple[str, bool], dict[int, Mapping[str, Any]]] = {}
     for number, each in enumerate(configs):
-        groups.setdefault(config.key_without_name(each), {})[number] = each
+        key = config.key_without_name(each), scores_parsed_answers(str(each.get("method", {}).get("name", "")))
+        groups.setdefault(key, {})[number] = each
     return list(groups.values())

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 _BLOCK = re.compile(r"\{([^{}]*)\}")
 _VERDICT = re.compile(r"\s*(?:yes|no)\s*(?:[.,:;!].*)?", re.IGNORECASE | re.DOTALL)
+"""A verdict, perhaps with its reason, as in `{Yes, the facts suffice}`. Only the first block can be one: later ones are
+answers, such as "No, No, Nanette"."""
 _JSON_OBJECT = re.compile(r"\{\s*[\"'][^\"'{}]*[\"']\s*:")
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -53,17 +55,25 @@ def _family(method: str) -> str:
 
 
 def answer_text(raw: str, answers: Iterable[str], *, method: str) -> str:
-    """Return the text that ToG's rule matches: the first `{…}` that is not yes or no, else the first, else all of it.
+    """Return the text that ToG's rule matches: the first `{…}` that is no verdict, else the first one, else all of it.
 
     For PoG, PARoG and DoG, without a model's text, or if it is JSON, return the answers joined by commas: otherwise the
     JSON key "aligned" would match the gold answer "Ali".
     """
-    if _family(method) in _SCORED_BY_ANSWERS or not raw.strip() or _JSON_OBJECT.search(raw):
+    if scores_parsed_answers(method) or not raw.strip() or _JSON_OBJECT.search(raw):
         return ", ".join(answers)
     blocks: list[str] = _BLOCK.findall(raw)
     if not blocks:
         return raw
-    return next((block for block in blocks if not _VERDICT.fullmatch(block)), blocks[0])
+    first, *later = blocks
+    if not _VERDICT.fullmatch(first):
+        return first
+    return next((block for block in later if block.strip().lower() not in {"yes", "no"}), first)
+
+
+def scores_parsed_answers(method: str) -> bool:
+    """Whether the metrics of papers read the parsed answers of a method with this name, not its reply."""
+    return _family(method) in _SCORED_BY_ANSWERS
 
 
 def tog_em(text: str, golds: Iterable[str]) -> bool:

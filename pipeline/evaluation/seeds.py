@@ -21,7 +21,7 @@ class SeedMean:
     """The mean score of configurations that differ in `run.seed` alone."""
 
     words: str
-    """The overrides that other configurations do not have, or the method."""
+    """The overrides that all of them have, and not all other configurations; the method if there is none."""
     score: Estimate
     """Over the seeds: ± 1.96·s/√n."""
 
@@ -30,25 +30,36 @@ class SeedMean:
         return f"{self.words} {100 * self.score.mean:.1f} ± {100 * margin:.1f} ({self.score.questions} seeds)"
 
 
-def seed_means(
-    configs: Sequence[Mapping[str, Any]], overrides: Sequence[Sequence[str]], scores: Sequence[float | None]
-) -> list[SeedMean]:
-    """Return the means over seeds, the highest first; nothing where each configuration has one seed.
+def seed_groups(configs: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+    """Return the positions of resolved configurations that differ in `run.seed` alone, one for each seed.
 
-    Args:
-        configs: The resolved configurations.
-        overrides: The words of each of them.
-        scores: The score of each of them; None leaves it out.
+    A configuration with a single seed is in no group.
     """
-    known = {position: score for position, score in enumerate(scores) if score is not None}
-    own = differing_overrides(overrides) if overrides else []
+    seeds = [each.get("run", {}).get("seed") for each in configs]
+    if len(set(seeds)) < 2:
+        return []
+    alike = grouped(range(len(configs)), lambda position: _without_seed(configs[position])).values()
+    groups = [sorted({seeds[position]: position for position in reversed(each)}.values()) for each in alike]
+    return [each for each in groups if len(each) > 1]
+
+
+def seed_means(
+    groups: Sequence[Sequence[int]],
+    methods: Sequence[str],
+    overrides: Sequence[Sequence[str]],
+    scores: Sequence[float | None],
+) -> list[SeedMean]:
+    """Return the mean of each of the `seed_groups`, the highest first.
+
+    `methods`, `overrides` and `scores` are those of all configurations. A score of None is left out.
+    """
+    own = differing_overrides(overrides) if groups else []
     means = []
-    for positions in grouped(known, lambda position: _without_seed(configs[position])).values():
-        of_seed = {configs[position].get("run", {}).get("seed"): known[position] for position in reversed(positions)}
-        if len(of_seed) > 1:
-            words = [word for word in own[positions[0]] if not word.startswith(f"{_SEED}=")]
-            name = " ".join(words) or configs[positions[0]]["choices"]["method"]
-            means.append(SeedMean(name, mean_over_seeds(list(of_seed.values()))))
+    for group in groups:
+        known = [score for position in group if (score := scores[position]) is not None]
+        if len(known) > 1:
+            common = [word for word in own[group[0]] if all(word in own[position] for position in group)]
+            means.append(SeedMean(" ".join(common) or methods[group[0]], mean_over_seeds(known)))
     return sorted(means, key=lambda each: -each.score.mean)
 
 

@@ -243,18 +243,14 @@ def read_list(text: str) -> list[Value]:
     Raises:
         ParseError: there is no list.
     """
-    if lists := literal_lists(text):
+    lists = [value for value in _literals(text, "[") if isinstance(value, list)]
+    if lists:
         return lists[-1]
     end = text.rfind("]")
     start = text.rfind("[", 0, max(end, 0))
     if start < 0:
         raise ParseError("there is no list, as in [first, second]")
     return [part for part in map(unquoted, re.split(r"[,;\n]", text[start + 1 : end])) if part]
-
-
-def literal_lists(text: str) -> list[list[Value]]:
-    """Return all outermost lists in `text` that are written as literals."""
-    return [value for value in _literals(text, "[") if isinstance(value, list)]
 
 
 def _literals(text: str, opening: str) -> list[Value]:

@@ -125,7 +125,7 @@ def first_u_turn(chain: GroundedPath, names: Names) -> int | None:
 
 
 def returns(chain: GroundedPath, names: Names) -> bool:
-    """Return whether an unnamed node of the chain leads back to the node before it, also by an inverse relation."""
+    """Return whether an unnamed node of the chain leads back to the node before it, by any relation."""
     nodes = chain.nodes
     unnamed = (at for at in range(1, len(nodes) - 1) if node_name(nodes[at], names) is None)
     return any(nodes[at - 1] == nodes[at + 1] for at in unnamed)

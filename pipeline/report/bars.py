@@ -200,7 +200,7 @@ def latency_chart(block: Block, labels: BlockLabels) -> BarChart | None:
 def reflection_chart(block: Block, labels: BlockLabels) -> BarChart | None:
     """Build the bars from the first to the last Hits@1, with the rates of correction and damage.
 
-    Configurations without a first answer, and without an edit, a refinement or a retry, are left out.
+    Configurations without a first answer, and without an edit, a refinement or a reflection, are left out.
     """
     known = {
         i: each

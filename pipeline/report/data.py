@@ -24,7 +24,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import STANDARD_SCORES, ConfigurationSummary
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
-from pipeline.evaluation.seeds import SeedMean, seed_means
+from pipeline.evaluation.seeds import seed_groups
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
 from pipeline.grouping import grouped
 from pipeline.kg.fingerprint import may_be_same_graph
@@ -202,11 +202,12 @@ class Block:
             index for index, configuration in enumerate(self.configurations) if configuration.questions_digest == digest
         ]
 
-    def seed_means(self, score: str) -> list[SeedMean]:
-        """Return the means of a score over the comparable configurations that differ in `run.seed` alone."""
-        among = [self.configurations[index] for index in self.comparable]
-        means = [each.summary.scores[score].mean if score in each.summary.scores else None for each in among]
-        return seed_means([each.resolved for each in among], [each.summary.overrides for each in among], means)
+    @cached_property
+    def draws(self) -> list[list[int]]:
+        """The comparable configurations that differ in `run.seed` alone, and in their scores, by index."""
+        groups = seed_groups([self.configurations[index].resolved for index in self.comparable])
+        indices = [[self.comparable[position] for position in group] for group in groups]
+        return [each for each in indices if len({self.configurations[index].scores_digest for index in each}) > 1]
 
     @cached_property
     def charted(self) -> list[str]:

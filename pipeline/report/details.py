@@ -38,7 +38,7 @@ class RoleCost:
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """The questions on which a method edited, refined or retried so many times."""
+    """The questions on which a method edited, refined or reflected so many times."""
 
     of: str
     """`edits`, `refinements` or `reflections`."""

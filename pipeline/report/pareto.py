@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pipeline import config
 from pipeline.evaluation.configuration_summary import open_book
-from pipeline.evaluation.seeds import named
+from pipeline.evaluation.statistics import mean_over_seeds
 from pipeline.grouping import grouped
 from pipeline.report.charts import DataPoint, scatter
 from pipeline.report.data import Block, Configuration
@@ -31,9 +31,15 @@ def recommendations(block: Block, score: str) -> list[Recommendation]:
     scores = block.scores(score)
     cost_keys = {index: block.configurations[index].cost_key for index in block.comparable}
     found = [recommend(scores, cost_keys, among=_different(block, among)) for among in _by_label(block)]
-    if block.has_one_graph and not block.seed_means(score):
-        return found
-    return [replace(each, recommended=None) for each in found]
+    if not block.has_one_graph:
+        return [replace(each, recommended=None) for each in found]
+    return [replace(each, recommended=None, draws=draws) if (draws := _draws(block, each)) else each for each in found]
+
+
+def _draws(block: Block, recommendation: Recommendation) -> Sequence[int]:
+    """Return the seeds among which the best or the recommended configuration was the luckiest."""
+    chosen = {recommendation.best, recommendation.recommended}
+    return next((group for group in block.draws if not chosen.isdisjoint(group)), ())
 
 
 def _different(block: Block, among: Sequence[int]) -> list[int]:
@@ -78,10 +84,12 @@ def _objection(block: Block, score: str, recommendation: Recommendation) -> str 
         return None
     if not block.has_one_graph:
         return "The configurations used different graphs, which alone can change scores."
-    if means := block.seed_means(score):
+    if draws := recommendation.draws:
+        mean = mean_over_seeds([block.configurations[index].summary.score(score) for index in draws])
         return (
-            "Configurations that differ in run.seed alone are draws of one, and the best draw is luck. Means over the "
-            f"seeds, ± 1.96·s/√n: {named(means)}."
+            f"The best one, or the cheapest that is hardly worse, is one of {len(draws)} seeds, and the best draw is "
+            f"luck: the mean over these seeds is {100 * mean.mean:.1f} ± {100 * (mean.high - mean.mean):.1f} % "
+            "(1.96·s/√n)."
         )
     if recommendation.questions < recommendation.needed:
         return (

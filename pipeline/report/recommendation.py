@@ -30,6 +30,8 @@ class Recommendation:
     questions: int
     needed: int
     """The fewest questions with which a cheaper configuration can be shown not to be worse."""
+    draws: Sequence[int] = ()
+    """The seeds of the best or of the recommended configuration, if there are several: then none is recommended."""
 
 
 def pareto_front(costs: Mapping[int, float], scores: Mapping[int, float]) -> dict[int, list[int]]:

@@ -200,6 +200,15 @@ def test_recovery_is_split_by_the_failure_of_the_first_attempt(
     assert (scores.recovered_halted, scores.recovered_incorrect) == (halted, incorrect)
 
 
+def test_the_name_of_a_method_says_which_text_the_metrics_of_papers_read() -> None:
+    replied = replace(answer("Lyon"), raw="{Yes} Lyon")
+    scored = {
+        method: score_question(replied, gold("Lyon"), method=method, scoring=default(ScoringConfig)).compat_readi_hit
+        for method in ("dog", "dog (oracle)", "tog")
+    }
+    assert scored == {"dog": 1, "dog (oracle)": 1, "tog": 0}
+
+
 def test_recovery_on_grbench_is_a_higher_rouge_l() -> None:
     """A part of the words is found after the retry: no hit, but a better answer."""
     retried = replace(answer("Ilka Venn"), initial=answer("Bo").predictions, first_attempt="finished")

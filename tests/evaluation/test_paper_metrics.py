@@ -16,6 +16,8 @@ from pipeline.evaluation import paper_metrics
         ("{Yes.} So it is {Lyon}.", "Lyon"),
         ("{Yes, the facts suffice} So it is {Lyon}.", "Lyon"),
         ("{No Man's Land} {Lyon}", "No Man's Land"),
+        ("{Yes} The film is {No, No, Nanette}.", "No, No, Nanette"),
+        ("{yes} {No} {Lyon}", "Lyon"),
         ("{} {Lyon}", ""),
         ("The answer is Lyon.", "The answer is Lyon."),
         ("{Lyon", "{Lyon"),

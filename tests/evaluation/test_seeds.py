@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline import config
-from pipeline.evaluation.seeds import named, seed_means
+from pipeline.evaluation.seeds import SeedMean, named, seed_groups, seed_means
 from pipeline.evaluation.statistics import mean_over_seeds
 
 
@@ -15,9 +15,14 @@ def composed(*words: str) -> tuple[dict[str, Any], list[str]]:
     return dict(config.compose(list(words))), list(words)
 
 
-def means(runs: dict[tuple[str, ...], float | None]) -> list[str]:
+def averaged(runs: dict[tuple[str, ...], float | None]) -> list[SeedMean]:
     configs, words = zip(*(composed(*each) for each in runs), strict=True)
-    return list(map(str, seed_means(configs, words, list(runs.values()))))
+    methods = [each["choices"]["method"] for each in configs]
+    return seed_means(seed_groups(configs), methods, words, list(runs.values()))
+
+
+def means(runs: dict[tuple[str, ...], float | None]) -> list[str]:
+    return list(map(str, averaged(runs)))
 
 
 def test_seeds_of_one_configuration_are_averaged_and_the_highest_mean_comes_first() -> None:
@@ -40,6 +45,7 @@ def test_other_keys_and_missing_scores_make_no_group() -> None:
 
 def test_a_method_alone_is_named_and_long_lists_are_cut() -> None:
     assert means({("run.seed=0",): 0.5, ("run.seed=1",): 0.5}) == ["srp 50.0 ± 0.0 (2 seeds)"]
-    runs = [composed(f"run.seed={seed}", f"method.depth={depth}") for depth in range(1, 13) for seed in (0, 1)]
-    configs, words = zip(*runs, strict=True)
-    assert named(seed_means(configs, words, [0.5] * 24)).endswith("; and 2 more")
+    runs = {(f"run.seed={seed}", f"method.depth={depth}"): 0.5 for depth in range(1, 13) for seed in (0, 1)}
+    assert named(averaged(runs)).endswith("; and 2 more")
+    elsewhere = {(f"run.seed={seed}", f"run.dir=runs/{seed}"): 0.5 for seed in (0, 1)}
+    assert means(elsewhere) == ["srp 50.0 ± 0.0 (2 seeds)"], "a word of one seed is not the name of all"

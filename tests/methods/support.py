@@ -162,12 +162,15 @@ class PlainRetrieval:
     base: Sequence[Reference] = ()
     encoder: LexicalEncoder = field(default_factory=LexicalEncoder)
     asked: list[tuple[int, bool, bool]] = field(default_factory=list)
+    hybrid: list[bool] = field(default_factory=list)
+    """Of each search for relations."""
 
     async def rank(self, query: str, texts: Sequence[str]) -> list[int]:
         scores = self.encoder.similarities(query, texts)
         return sorted(range(len(texts)), key=lambda index: (-scores[index], index))
 
     async def relations(self, query: str, k: int, *, hybrid: bool = True) -> list[str]:
+        self.hybrid.append(hybrid)
         return self.bound.get(query, [query])[:k]
 
     async def nodes(self, query: str, k: int, *, labelled: bool = False) -> list[EntityId]:
@@ -187,6 +190,7 @@ class VocabularyRetrieval(PlainRetrieval):
     vocabulary: Sequence[str] = ()
 
     async def relations(self, query: str, k: int, *, hybrid: bool = True) -> list[str]:
+        self.hybrid.append(hybrid)
         ranking = await self.rank(as_text(query), [as_text(name) for name in self.vocabulary])
         return [self.vocabulary[index] for index in ranking[:k]]
 

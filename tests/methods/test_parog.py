@@ -609,6 +609,11 @@ async def test_without_a_topic_entity_the_model_answers_from_its_own_knowledge()
     answer, tools = await run(question("what is it?"), BORDERS, replies(aggregate='{"answers": ["Paris"]}'))
     assert (texts(answer), answer.status) == (["Paris"], "no_topic_entity")
     assert tools.model.roles == ["parog.plan", "parog.tentative", "parog.aggregate"]
+    script = replies(plan=write_plan([FIND_1, SubGoal(2, "Find their borders", "composition", (1,))]))
+    script |= {"parog.tentative": '{"answers": ["France"]}', "parog.refine": refined("Spain", final=["Spain"])}
+    answer, tools = await run(question("what is it?"), BORDERS, script)
+    assert tools.model.roles[-1] == "parog.refine", "the question ends early"
+    assert (texts(answer), answer.status) == (["Spain"], "no_topic_entity")
 
 
 @pytest.mark.parametrize("calls", range(6))

@@ -141,7 +141,8 @@ def test_plans(text: str) -> None:
 
 def test_a_line_of_a_plan_may_name_something_in_brackets() -> None:
     assert PLAN.parse("1. Find who wrote [The Quay]\n2. Find B") == ("Find who wrote [The Quay]", "Find B")
-    assert PLAN.parse("1. First A, then B.\n[Find A, Find B]") == ("First A, then B.",)
+    assert PLAN.parse("1. Find who wrote ['The Quay']\n2. Find B []") == ("Find who wrote ['The Quay']", "Find B []")
+    assert PLAN.parse("1. First A, then B.\n[Find A, Find B]") == ("Find A", "Find B")
     assert PLAN.parse('1. First A, then B.\n["Find A", "Find B"]') == ("Find A", "Find B")
 
 

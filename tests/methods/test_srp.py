@@ -15,6 +15,7 @@ from pipeline.retrieval.interface import Reference
 from pipeline.types import Triple
 from tests.methods.support import DictionaryGraph, FixedCaps, PlainRetrieval, ScriptedTools, literal, question
 
+ROLES = "tv.tv_actor.starring_roles"
 ACTOR, FILM, PERFORMANCE_ACTOR = "film.actor.film", "film.performance.film", "film.performance.actor"
 NATIONALITY, CAPITAL, LEADER = "people.person.nationality", "location.country.capital", "location.country.leader"
 
@@ -469,6 +470,25 @@ async def test_the_editor_is_offered_relations_by_prefix_up_to_its_limits() -> N
     assert "\n(1 more were found)\n" in edit.messages()[-1].content
     offered = {relation for _, relations in edit.candidates for relation in relations}
     assert not any(relation.startswith("geo.land.r2") for relation in offered), "only the ends of what is shown"
+
+
+async def test_relations_are_offered_behind_each_line_though_many_chains_have_the_text_of_one() -> None:
+    facts = [("Ann", ACTOR, f"m.{n}") for n in range(8)] + [("Ann", ROLES, f"m.tv{n}") for n in range(2)]
+    facts += [(f"m.{n}", FILM, "A Film") for n in range(8)] + [(f"m.tv{n}", "tv.role.series", "It") for n in range(2)]
+    script = ScriptedTools(
+        DictionaryGraph(facts),
+        {
+            "srp.relation_check": picked(ACTOR),
+            "srp.path_generation": plan(Ann=ACTOR),
+            "srp.edit": edited(f"Ann -> {ROLES} -> tv.role.series"),
+            "srp.answer": "So the answer is {it}.",
+        },
+        retrieval=PlainRetrieval(bound={ACTOR: [ACTOR, ROLES]}),
+    )
+    await default(SRP, max_edits=1, judge="structural").answer(question("which series?", "Ann"), script.tools)
+    edit = script.model.last("srp.edit")
+    assert [line.count("<cvt></cvt>") for line in edit.inputs()["facts"].splitlines()[1:]] == [1, 1]
+    assert "tv.role.series" in dict(edit.candidates)[ROLES,]
 
 
 async def test_the_total_of_offered_relations_is_shared_by_the_prefixes_in_order() -> None:

@@ -100,6 +100,13 @@ def test_a_text_has_the_layout_of_the_method() -> None:
     assert len(first["relations"]) == len(second["relations"]) == 2
 
 
+def test_relations_are_ranked_by_the_encoder_alone_as_at_inference() -> None:
+    retrieval = Collected(solved(["Dee"], PLAYED, DIRECTED), paths="known").tools.tools.retrieval
+    assert isinstance(retrieval, VocabularyRetrieval)
+    assert retrieval.hybrid
+    assert not any(retrieval.hybrid)
+
+
 def paths_drawn(question: LabelledQuestion, facts: Iterable[Fact]) -> set[tuple[Relation, ...]]:
     """Return all relation paths: with an unreadable critic, every path is pruned."""
     pruned = Collected(question, facts, {"critic.relations": "?"}, max_paths=99).tools.payloads("pruned")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pipeline.errors import ParseError
-from pipeline.methods.parsing import LenientPrompt, Value, first_line, literal_lists, numbered, read_list, unquoted
+from pipeline.methods.parsing import LenientPrompt, Value, first_line, numbered, read_list, unquoted
 from pipeline.methods.rendering import as_question
 from pipeline.methods.templates import load_template
 from pipeline.types import Question
@@ -30,10 +30,11 @@ class MakePlan(LenientPrompt[tuple[str, ...]]):
         return (self.question.text,)
 
     def read(self, text: str) -> tuple[str, ...]:
-        items: Sequence[Value] = [unquoted(first_line(item)) for _, item in numbered(text)]
-        if not items or literal_lists(text):  # a numbered line may name something in brackets
-            with suppress(ParseError):
-                items = read_list(text)
+        lines = numbered(text)
+        items: Sequence[Value] = [unquoted(first_line(item)) for _, item in lines]
+        others = "\n".join(line for line in text.splitlines() if not numbered(line))
+        with suppress(ParseError):  # a numbered line may name something in brackets, and is no list for that
+            items = read_list(others) or items
         texts = (str(item).strip() for item in items if isinstance(item, (str, int, float)))
         objectives = tuple(dict.fromkeys(text for text in texts if text))
         if not objectives:

@@ -1,0 +1,19 @@
+"""What commands say of configurations that differ in `run.seed` alone."""
+
+from __future__ import annotations
+
+from tests.cli.conftest import WORLD
+from tests.cli.support import Kgqa
+
+
+def test_each_command_with_scores_has_a_line_with_the_means_over_seeds(kgqa: Kgqa) -> None:
+    words = ("method=srp,cot", "run.seed=0,1,2", "llm=oracle", "llm.error_rate=0.4", "run.dir=run")
+    line = "over seeds, mean ± 1.96·s/√n: method="
+    swept = " ".join(kgqa("sweep", *WORLD, *words).out.split())
+    assert f"Hits@1 {line}" in swept
+    assert swept.count("(3 seeds)") == 1, "what the oracle answers without the graph is no rival"
+    assert ", one of 3 seeds" in swept
+    assert f"Hits@1 {line}" in " ".join(kgqa("score", "run").out.split())
+    assert f"hits_at_1 {line}" in " ".join(kgqa("compare", "run").out.split())
+    kgqa("evaluate", *WORLD, "llm=oracle", "run.dir=single")
+    assert "over seeds" not in kgqa("score", "single").out
