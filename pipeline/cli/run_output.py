@@ -18,7 +18,7 @@ from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
 from pipeline.engine.retry_advice import TOO_LONG, can_retry, is_final, is_too_long, retry_refusals
 from pipeline.engine.sources import is_own
-from pipeline.errors import FAILED_RUN, StorageError
+from pipeline.errors import FAILED_RUN, StorageError, UserError
 from pipeline.evaluation.budget_limits import cut_replies_line, limits_line, without_plan_line
 from pipeline.evaluation.configuration_summary import (
     ConfigurationSummary,
@@ -226,7 +226,10 @@ def _reuse_notes(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
     found = [] if reused is None else [f"run.reuse: {counted(reused, 'call')} taken from {', '.join(earlier)}"]
     if not made:
         return [*found, "run.reuse: no call had to be made"]
-    return [*found, *_made_lines(explain_misses(folder, earlier), made)]
+    try:
+        return [*found, *_made_lines(explain_misses(folder, earlier), made)]
+    except UserError as error:  # the earlier run may be gone, or on another machine: this one is whole without it
+        return [*found, f"run.reuse: {counted(made, 'call')} had to be made; it is not known why, as {error}"]
 
 
 def _made_lines(misses: Counter[str], made: int) -> Iterator[str]:

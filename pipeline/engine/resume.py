@@ -11,6 +11,8 @@ from dataclasses import asdict
 from itertools import chain
 from typing import Any
 
+import polars as pl
+
 from pipeline import config
 from pipeline.console import Console
 from pipeline.datasets.subsample import stratified_order
@@ -103,6 +105,15 @@ def has_answers(folder: RunFolder) -> bool:
         return True
     rows = read_shards(folder, ["status"], indices=sorted(folder.finished()))
     return any((shard["status"] != "failed").any() for shard in rows)
+
+
+def has_replies(folder: RunFolder) -> bool:
+    """Whether the folder holds a reply of a model, also of a question that failed. Raises UserError."""
+    if folder.journal_calls():
+        return True
+    tokens = pl.col("steps").struct.field("prompt_tokens")  # of a call that failed there are none
+    rows = read_shards(folder, ["steps"], indices=sorted(folder.finished()))
+    return any(shard.explode("steps").select(tokens.is_not_null().any()).item() for shard in rows)
 
 
 def check_reuse(configs: Configs) -> list[str]:
@@ -255,7 +266,7 @@ def score_again(folder: RunFolder, saved: Mapping[str, Any], changes: DatasetCha
 def ways_out(folder: RunFolder, *, keeps_calls: bool = True) -> str:
     """Return the sentence about what to do with results that do not belong to the command.
 
-    `keeps_calls` is whether `run.reuse` accepts the calls of finished shards; it never takes those of a journal.
+    `keeps_calls` is whether `run.reuse` accepts the calls of finished shards.
     """
     if not folder.finished():
         return f"{RESTART}; without this change, the run goes on with the calls that it has made"

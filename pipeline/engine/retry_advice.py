@@ -32,8 +32,12 @@ def is_final(failed: FailedRows) -> bool:
 
 
 def with_new_folder(run: object) -> str:
-    """Return what to do with answers that do not belong to a command, if another run may take over their calls."""
-    return f"{RESTART}; another run.dir with {shell_override('run.reuse', [str(run)])} keeps its calls"
+    """Return what to do with answers that do not belong to a command, if another run may take over their calls.
+
+    It never takes those of a journal.
+    """
+    reuse = shell_override("run.reuse", [str(run)])
+    return f"{RESTART}; another run.dir with {reuse} takes over the calls of its finished shards"
 
 
 def can_retry(configs: Sequence[Mapping[str, Any]], head: Mapping[str, Any], counts: Iterable[tuple[int, int]]) -> bool:

@@ -50,6 +50,7 @@ class Journal:
         self._shard = shard
         self._turn: list[tuple[bytes, asyncio.Future[None]]] = []
         """The lines of this turn, and who waits until they are written."""
+        self._is_closing = False
 
     async def __aenter__(self) -> Self:
         """Read the journals that other workers left, and open a new one."""
@@ -58,6 +59,7 @@ class Journal:
 
     async def __aexit__(self, *exc: object) -> None:
         await asyncio.sleep(0)  # the calls that were cancelled in this turn are written first
+        self._is_closing = True
         await asyncio.to_thread(self._own.close, keep=True)
 
     def _open(self) -> None:
@@ -77,6 +79,8 @@ class Journal:
         self, question_id: str, key: str, completion: Completion, *, configuration: int | None = None
     ) -> None:
         """Store one finished call. Raises StorageError."""
+        if self._is_closing:  # the run has been stopped, and its questions are given up one after the other
+            return
         loop = asyncio.get_running_loop()
         if not self._turn:
             loop.call_soon(self._store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -45,6 +46,16 @@ def test_reused_calls_of_a_shard_that_is_run_again_stay_reused(project: Project)
     assert (project.summary()["reused_llm_calls"], project.summary()["physical_llm_calls"]) == (2, 1)
     project.run(*words, "run.limit=5", "run.reuse=[runs/first]", "run.extend=true")
     assert (project.summary()["reused_llm_calls"], project.summary()["physical_llm_calls"]) == (2, 3)
+
+
+def test_a_finished_run_is_whole_without_the_run_that_it_took_calls_from(project: Project) -> None:
+    words = ("method=cot", "llm=oracle")
+    project.run(*words, "run.limit=2", folder="runs/first")
+    project.run(*words, "run.reuse=[runs/first]")
+    shutil.rmtree(project.folder / "runs/first")
+    said = project.run(*words, "run.reuse=[runs/first]")
+    assert "every shard is finished already" in said
+    assert "it is not known why, as runs/first has no run.yaml" in said
 
 
 class TestRepliesOfAnOracleForOtherData:

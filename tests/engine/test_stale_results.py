@@ -386,7 +386,7 @@ def test_the_way_on_after_a_change_of_the_graph_keeps_the_calls_that_run_reuse_t
     project.run("method=cot", model, "run.limit=4")
     project.write_facts({**CITIES, "Borland": "Nowhere"})
     said = project.run("method=cot", model, *(more or ["run.limit=4"]), code=2)
-    assert ("keeps its calls" in said) == keeps_calls
+    assert ("takes over the calls of its finished shards" in said) == keeps_calls
     reused = project.run("method=cot", model, "run.limit=4", "run.reuse=[runs/r]", folder="runs/new")
     assert ("no call had to be made" in reused) == keeps_calls
 
@@ -452,7 +452,7 @@ def test_the_way_on_after_an_edit_of_a_failing_method_is_said_and_works(
         assert "after an edit of capital.Capital, the same command is enough" in said
         assert not any("run.retry_failed=true is refused" in text for text in (*afterwards, page))
     else:
-        way = f"another run.dir with 'run.reuse=[{project.folder}/runs/r]' keeps its calls"
+        way = f"another run.dir with 'run.reuse=[{project.folder}/runs/r]' takes over the calls of its finished shards"
         refused = project.run(*words, "run.retry_failed=true", code=2)
         assert "so run.retry_failed=true would mix the answers of both" in refused
         assert way in refused
@@ -460,7 +460,7 @@ def test_the_way_on_after_an_edit_of_a_failing_method_is_said_and_works(
         refusal = "after an edit of capital.Capital, run.retry_failed=true is refused"
         for text in (*afterwards, page):
             assert refusal in text
-            assert "keeps its calls" in text
+            assert "takes over the calls of its finished shards" in text
         words = (*words, "run.dir=runs/new", "run.reuse=[runs/r]")
     monkeypatch.delitem(sys.modules, "capital")
     project.run(*words)
@@ -674,6 +674,24 @@ class TestAFolderWithoutAnAnswer:
     def test_holds_a_run_if_one_question_was_answered(self, project: Project) -> None:
         project.run("run.limit=1", "method=cot", "llm=oracle")
         assert "holds another run" in project.run("run.limit=1", "method=cot", "llm=oracle", "run.seed=5", code=2)
+
+    def test_holds_a_run_if_a_failed_question_has_a_reply(
+        self, project: Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        complete, asked = QuestionOracle.complete, set[int]()
+
+        async def once(oracle: QuestionOracle, call: Any) -> Any:
+            if id(oracle) in asked:
+                raise ServiceError("no server answers")
+            asked.add(id(oracle))
+            return await complete(oracle, call)
+
+        words = ("method=srp", "llm=oracle", "run.max_equal_failures=null")
+        with monkeypatch.context() as broken:
+            broken.setattr(QuestionOracle, "complete", once)
+            project.run(*words, code=3)
+        assert set(project.rows()["status"]) == {"failed"}
+        assert "holds another run" in project.run(*words, "run.seed=5", code=2)
 
     def test_holds_a_run_if_a_call_was_made(self, project: Project) -> None:
         project.run("method=cot", "llm=oracle")

@@ -56,6 +56,19 @@ async def test_calls_that_return_together_are_written_at_once_before_any_goes_on
         assert [orjson.loads(line)[0] for line in path.read_bytes().splitlines()] == ["q0", "q1", "q2"]
 
 
+async def test_a_call_that_ends_after_the_journal_is_not_stored(
+    run: RunFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As of a question that is given up when another one has ended the run."""
+    async with Journal(run, 3) as journal:
+        await journal.append("q1", "k1", REPLY)
+    await journal.append("q2", "k2", REPLY)
+    await asyncio.sleep(0)
+    assert not caplog.records, "no error of the event loop"
+    async with Journal(run, 3) as taken_over:
+        assert (len(taken_over.calls("q1")), len(taken_over.calls("q2"))) == (1, 0)
+
+
 async def test_calls_of_one_configuration_are_apart_from_shared_calls(run: RunFolder) -> None:
     async with Journal(run, 3) as journal:
         await journal.append("q", "k", REPLY)
