@@ -26,8 +26,10 @@ class SeedMean:
     """Over the seeds: ± 1.96·s/√n."""
 
     def __str__(self) -> str:
-        margin = self.score.high - self.score.mean
-        return f"{self.words} {100 * self.score.mean:.1f} ± {100 * margin:.1f} ({self.score.questions} seeds)"
+        mean, margin = f"{self.words} {100 * self.score.mean:.1f}", 100 * (self.score.high - self.score.mean)
+        if not round(margin, 6):
+            return f"{mean} with each of {self.score.questions} seeds"
+        return f"{mean} ± {margin:.1f} ({self.score.questions} seeds)"
 
 
 def seed_groups(configs: Sequence[Mapping[str, Any]]) -> list[list[int]]:

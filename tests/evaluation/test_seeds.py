@@ -44,8 +44,8 @@ def test_other_keys_and_missing_scores_make_no_group() -> None:
 
 
 def test_a_method_alone_is_named_and_long_lists_are_cut() -> None:
-    assert means({("run.seed=0",): 0.5, ("run.seed=1",): 0.5}) == ["srp 50.0 ± 0.0 (2 seeds)"]
+    assert means({("run.seed=0",): 0.5, ("run.seed=1",): 0.5}) == ["srp 50.0 with each of 2 seeds"]
     runs = {(f"run.seed={seed}", f"method.depth={depth}"): 0.5 for depth in range(1, 13) for seed in (0, 1)}
     assert named(averaged(runs)).endswith("; and 2 more")
     elsewhere = {(f"run.seed={seed}", f"run.dir=runs/{seed}"): 0.5 for seed in (0, 1)}
-    assert means(elsewhere) == ["srp 50.0 ± 0.0 (2 seeds)"], "a word of one seed is not the name of all"
+    assert means(elsewhere) == ["srp 50.0 with each of 2 seeds"], "a word of one seed is not the name of all"

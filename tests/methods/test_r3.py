@@ -409,12 +409,22 @@ async def test_a_prompt_over_the_context_limit_halts_and_halves_the_observation_
 
 async def test_a_context_overflow_of_the_model_halts_the_attempt() -> None:
     def write(prompt: Prompt[Any]) -> str:
-        raise ContextOverflow("too long")
+        if "Observation 1" in prompt.messages()[-1].content:
+            raise ContextOverflow("too long")
+        return "Relations[m.ann]"
 
     tools = ScriptedTools(graph(), {"r3.reflect": json.dumps(REFLECTION)}, write=write)
     answer = await default(R3).answer(ASKED, tools.tools)
-    assert [end["reason"] for end in tools.payloads("attempt_end")] == ["context", "context"]
+    assert [(end["reason"], end["steps"]) for end in tools.payloads("attempt_end")] == [("context", 1)] * 2
     assert answer.predictions == ()
+
+
+async def test_a_model_for_which_no_prompt_is_short_enough_fails_the_question() -> None:
+    def write(prompt: Prompt[Any]) -> str:
+        raise ContextOverflow("too long")
+
+    with pytest.raises(ContextOverflow, match="too long"):
+        await default(R3).answer(ASKED, ScriptedTools(graph(), write=write).tools)
 
 
 async def test_an_attempt_too_long_for_reflection_is_the_last() -> None:

@@ -115,6 +115,8 @@ class R3:
         except BudgetExhausted:
             cycle.exhausted = True
         except ContextOverflow as error:  # the attempt is too long to verify it or to reflect on it
+            if not cycle.attempts:
+                raise
             state.tools.record("error", error=str(error))
         cycle.exhausted |= any(attempt.halted == "budget" for attempt in cycle.attempts)
         if self.on_halt_guess and cycle.attempts and cycle.best is None:
@@ -134,7 +136,10 @@ class R3:
     async def _attempt(
         self, state: QuestionState, number: int, limit: int, cap: int, guidance: Guidance | None
     ) -> _Attempt:
-        """Make steps until `Finish`, the step limit or the context limit."""
+        """Make steps until `Finish`, the step limit or the context limit.
+
+        Raises ContextOverflow if not even the first step of the first attempt fits.
+        """
         attempt = _Attempt(number)
         steps = attempt.memory.steps
         try:
@@ -144,6 +149,8 @@ class R3:
                 else:
                     await self._step(state, attempt, limit - len(steps), cap, guidance)
         except ContextOverflow:
+            if not (number or steps):
+                raise
             attempt.halted = "context"
         except BudgetExhausted:
             attempt.halted = "budget"
