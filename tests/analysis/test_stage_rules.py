@@ -389,6 +389,14 @@ def test_a_step_limit_that_ended_an_agent_on_a_gold_path_lost_the_answer(limit: 
     assert set(losses["reason"]) == {"cap"}
 
 
+def test_a_reflection_that_reads_what_a_step_limit_kept_from_the_agent_lost_nothing(tmp_path: Path) -> None:
+    words = ("method=r3", "method.depth=3", "llm=oracle", "llm.error_rate=0.1", "run.limit=40", f"run.dir={tmp_path}/r")
+    lost = evaluate([*words]).losses().filter(pl.col("stage") == "node kept").collect()
+    assert lost.height > 2
+    assert set(lost["reason"]) == {"cap"}
+    assert set(lost["role"]) == {"neighbours"}
+
+
 def test_an_agent_that_asks_about_a_node_that_does_not_exist_was_offered_no_relation() -> None:
     named = {"step": 2, "event": "written", "edge": 0}
     agent = row([named, {"step": 4, "event": "answered"}], "act labels act neighbours act")

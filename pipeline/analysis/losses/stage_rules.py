@@ -69,6 +69,8 @@ class _Question(SearchRules):
         """Return the loss of a gold answer that the answering call did not see; other calls may have been shown it."""
         cut = [event for event in self._of("cut") if event.at > found[0].at and event.by not in NOT_EXPLORED]
         kept = [event for event in self._of("kept") if event.at > found[0].at]
+        if self._acting:  # a reflection of an agent reads what a limit kept from its actions, and drops nothing
+            shown = [event for event in shown if event.step in self._acting]
         if cut and (not shown or cut[-1].at > shown[-1].at):
             stage: Stage = "shown" if cut[-1].by == "evidence" else "node kept"
             return Loss(stage, *self._cause_of(cut[-1], max(event.step for event in found if event.at < cut[-1].at)))
@@ -77,13 +79,13 @@ class _Question(SearchRules):
             call = self._call_before(found[0].step) if call is None else call  # a plan decided before the lookup
             return Loss("node kept", self._model_reason(call), found[0].step if call is None else call)
         if not shown:
-            call = None if self._at_limit else self._call_after(found[-1].step)
+            is_ended = any(event.at > found[-1].at and event.by == "depth" for event in self._of("cut"))
+            call = None if self._at_limit or is_ended else self._call_after(found[-1].step)
             if call is None:
                 return Loss("node kept", "cap", found[-1].step)
             return Loss("node kept", self._model_reason(call), call)  # it was asked again, and went on to other nodes
-        acting = [event for event in shown if event.step in self._acting]
-        if acting and not kept:  # each call of an agent may answer, and nothing selects what it sees
-            return Loss("answered", self._model_reason(acting[0].step), acting[0].step)
+        if self._acting and not kept:  # each call of an agent may answer, and nothing selects what it sees
+            return Loss("answered", self._model_reason(shown[0].step), shown[0].step)
         call = shown[-1].step
         return Loss("shown" if kept else "node kept", self._model_reason(call), call)
 
