@@ -224,7 +224,7 @@ def _over_seeds(base: RunConfiguration, others: Sequence[RunConfiguration], scor
         seed_groups([each.config for each in alike]),
         [each.method for each in alike],
         [each.overrides for each in alike],
-        [each.rows.select(pl.col(score).mean()).item() for each in alike],
+        [each.rows.select(pl.col(score).cast(pl.Float64).mean()).item() for each in alike],
     )
     return [f"{score} over seeds, mean ± 1.96·s/√n: {named(means)}"] if means else []
 

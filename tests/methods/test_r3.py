@@ -416,6 +416,7 @@ async def test_a_context_overflow_of_the_model_halts_the_attempt() -> None:
     tools = ScriptedTools(graph(), {"r3.reflect": json.dumps(REFLECTION)}, write=write)
     answer = await default(R3).answer(ASKED, tools.tools)
     assert [(end["reason"], end["steps"]) for end in tools.payloads("attempt_end")] == [("context", 1)] * 2
+    assert tools.payloads("cap_hit") == [{"cap": "context"}] * 2, "a table counts the question among those at a limit"
     assert answer.predictions == ()
 
 

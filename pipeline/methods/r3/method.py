@@ -152,6 +152,7 @@ class R3:
             if not (number or steps):
                 raise
             attempt.halted = "context"
+            state.tools.record("cap_hit", cap="context")
         except BudgetExhausted:
             attempt.halted = "budget"
         if attempt.halted in ("steps", "context"):
