@@ -262,7 +262,7 @@ def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clu
     exact = "McNemar's exact test" + ("" if all(is_exact) else " where all scores are 0 or 1, else ")
     test = (exact if any(is_exact) else "") + ("" if all(is_exact) else "the paired bootstrap")
     tests = comparisons[0].tests
-    once = "; configurations of a search with equal scores, calls and tokens for every question count once"
+    once = "; those of a search with equal scores, calls and tokens count once"
     alike = once if tests < len(comparisons) else ""
     several = f", corrected for {counted(tests, 'comparison')} ({correction}){alike}"
     yield f"verdict: by p, {test}{several if len(comparisons) > 1 else ''}"

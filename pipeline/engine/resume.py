@@ -272,4 +272,6 @@ def ways_out(folder: RunFolder, *, keeps_calls: bool = True) -> str:
         return f"{RESTART}; without this change, the run goes on with the calls that it has made"
     if not keeps_calls:
         return f"{RESTART}; another run.dir keeps them, and makes every call again"
-    return with_new_folder(folder.path)
+    open_calls = folder.journal_calls()
+    again = f"; {counted(open_calls, 'call')} of its other shards would be made again, but not without this change"
+    return f"{with_new_folder(folder.path)}{again if open_calls else ''}"

@@ -36,6 +36,7 @@ from pipeline.engine.model_servers import model_servers
 from pipeline.engine.progress import RunProgress
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.repeated_failures import RepeatedFailures
+from pipeline.engine.retry_advice import begun_by_other
 from pipeline.engine.run_summary import TIMES, RunTotals, renewed_summary, summarise
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
 from pipeline.engine.sources import model_sources, project_sources, refuse_edited, user_sources
@@ -181,7 +182,7 @@ def read_resumable(folder: RunFolder, configurations: Sequence[Configuration]) -
         try:
             resume.refuse_other_code(folder, saved, configs, _version("kgqa-pipeline"))
         except UserError:
-            if resume.has_answers(folder):
+            if (resume.has_replies if begun_by_other(saved) else resume.has_answers)(folder):
                 raise
             return None
     elif folder.finished():

@@ -132,7 +132,7 @@ def test_configurations_that_compute_the_same_are_corrected_for_once() -> None:
     assert found[0].corrected_p == found[1].corrected_p == alone.corrected_p == alone.p_value
     assert found[2].corrected_p == 1
     several = " ".join(table(base, other, same, configuration("4", *worse, calls=9)).split())
-    once = "configurations of a search with equal scores, calls and tokens for every question count once"
+    once = "those of a search with equal scores, calls and tokens count once"
     assert once in several
     assert "count once" not in table(base, other, configuration("4", *worse, calls=9))
 
