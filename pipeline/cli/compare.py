@@ -28,6 +28,7 @@ from pipeline.analysis.comparison_tables import (
 from pipeline.analysis.paired import RunConfiguration, question_clusters, read_configurations, read_rows, same_questions
 from pipeline.analysis.rerun_variance import RerunVariance, measure_rerun_variance
 from pipeline.analysis.score_notes import score_notes, unread_batches
+from pipeline.analysis.seeds import named, seed_groups, seed_means
 from pipeline.cli.arguments import Arguments, Trust
 from pipeline.cli.output import Output
 from pipeline.console import Console
@@ -36,7 +37,6 @@ from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError
 from pipeline.evaluation.configuration_summary import leaves_out_closed_book
 from pipeline.evaluation.rescore import SCORES
-from pipeline.evaluation.seeds import named, seed_groups, seed_means
 from pipeline.evaluation.simulated import closed_book_lines
 from pipeline.suggestions import did_you_mean
 from pipeline.text import agreeing, counted

@@ -13,6 +13,7 @@ from rich.console import RenderableType
 
 from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
 from pipeline.analysis.score_notes import compares_all, score_notes
+from pipeline.analysis.seeds import named, seed_groups, seed_means
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
@@ -29,7 +30,6 @@ from pipeline.evaluation.configuration_summary import (
 )
 from pipeline.evaluation.score_file import full_score_tables
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
-from pipeline.evaluation.seeds import named, seed_groups, seed_means
 from pipeline.text import agreeing, counted, kgqa, show_command
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import OTHER_DATA, count_errors

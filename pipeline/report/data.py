@@ -18,13 +18,13 @@ from pipeline import config
 from pipeline.analysis.paired import GOLD_DIGEST, other_gold
 from pipeline.analysis.runs import read_summaries
 from pipeline.analysis.score_notes import score_notes
+from pipeline.analysis.seeds import seed_groups
 from pipeline.analysis.unreadable_roles import often_unreadable
 from pipeline.engine.retry_advice import can_retry, retry_refusals
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import STANDARD_SCORES, ConfigurationSummary
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
-from pipeline.evaluation.seeds import seed_groups
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
 from pipeline.grouping import grouped
 from pipeline.kg.fingerprint import may_be_same_graph

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline import config
-from pipeline.evaluation.seeds import SeedMean, named, seed_groups, seed_means
+from pipeline.analysis.seeds import SeedMean, named, seed_groups, seed_means
 from pipeline.evaluation.statistics import mean_over_seeds
 
 
