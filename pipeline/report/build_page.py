@@ -20,7 +20,7 @@ from pipeline.report.configuration_table import configuration_table
 from pipeline.report.curves import find_curves
 from pipeline.report.data import SECONDS, Block, Configuration, RunInfo, can_retry_any, retry_refusals_of
 from pipeline.report.examples import examples, methods_without_examples
-from pipeline.report.labels import SCORES, BlockLabels, inline, value_text, with_label
+from pipeline.report.labels import SCORES, BlockLabels, inline, isolated, value_text, with_label
 from pipeline.report.page_content import BlockView, Breakdown, KeyView, Page, RunView, ScoreView
 from pipeline.report.papers import paper_tables
 from pipeline.report.pareto import (
@@ -233,7 +233,7 @@ def _warnings(block: Block) -> list[str]:
         "The scores were recomputed after the run. The table shows the new scores; recommendations and averaged "
         "curves use the original ones.": block.rescored,
     }
-    refused = [f"{inline(refusal)}." for refusal in retry_refusals_of(configurations)]
+    refused = [f"{isolated(refusal)}." for refusal in retry_refusals_of(configurations)]
     return [*score_notes, *(warning for warning, applies in warnings.items() if applies), *refused, *_unreadable(block)]
 
 

@@ -90,8 +90,12 @@ class Name:
 
 def inline(text: str) -> str:
     """Return a name for use inside a sentence: truncated, and isolated from the writing direction around it."""
-    truncated = text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
-    return truncated if truncated.isascii() else f"\u2068{truncated}\u2069"
+    return isolated(text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…")
+
+
+def isolated(text: str) -> str:
+    """Return a text that is isolated from the writing direction around it."""
+    return text if text.isascii() else f"\u2068{text}\u2069"
 
 
 def with_label(text: str, label: str | None) -> str:
