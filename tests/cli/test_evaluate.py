@@ -225,8 +225,8 @@ def test_a_run_says_how_many_calls_it_reused_and_why_it_made_others(evaluate: Kg
     longer = evaluate("run.dir=longer", "run.limit=5", "run.reuse=[first]").out
     assert taken in longer
     made = (
-        r"run.reuse: (\d+) calls had to be made, because no earlier run has them: \1 for questions that no finished shard "
-        "has there"
+        r"run.reuse: (\d+) calls had to be made, because no earlier run has them: \1 for questions that no finished "
+        "shard has there"
     )
     assert re.search(made, longer)
 
