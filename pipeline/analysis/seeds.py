@@ -45,6 +45,18 @@ def seed_groups(configs: Sequence[Mapping[str, Any]]) -> list[list[int]]:
     return [each for each in groups if len(each) > 1]
 
 
+def seed_line(
+    score: str,
+    configs: Sequence[Mapping[str, Any]],
+    methods: Sequence[str],
+    overrides: Sequence[Sequence[str]],
+    scores: Sequence[float | None],
+) -> list[str]:
+    """Return a line with the `seed_means` of a score, which it names; nothing without seeds."""
+    means = seed_means(seed_groups(configs), methods, overrides, scores)
+    return [f"{score} over seeds, mean ± 1.96·s/√n: {named(means)}"] if means else []
+
+
 def seed_means(
     groups: Sequence[Sequence[int]],
     methods: Sequence[str],

@@ -75,7 +75,7 @@ class _Collected(NamedTuple):
 
     def notes(self, kind: str) -> list[str]:
         """Say which questions failed, which rows could not be read, and where the texts or rows (`kind`) are."""
-        failures = failure_notes(self.folder, [self.summary]) if self.summary.failed else []
+        failures = failure_notes(self.folder, [self.summary])
         return [*failures, *remarks(self.rejected, self.folder.rejected), f"{kind}: {self.output}"]
 
 

@@ -28,7 +28,7 @@ from pipeline.analysis.comparison_tables import (
 from pipeline.analysis.paired import RunConfiguration, question_clusters, read_configurations, read_rows, same_questions
 from pipeline.analysis.rerun_variance import RerunVariance, measure_rerun_variance
 from pipeline.analysis.score_notes import score_notes, unread_batches
-from pipeline.analysis.seeds import named, seed_groups, seed_means
+from pipeline.analysis.seeds import seed_line
 from pipeline.cli.arguments import Arguments, Trust
 from pipeline.cli.output import Output
 from pipeline.console import Console
@@ -220,13 +220,13 @@ def _is_rescored(configuration: RunConfiguration, score: str) -> bool:
 def _over_seeds(base: RunConfiguration, others: Sequence[RunConfiguration], score: str) -> list[str]:
     """Return a line with the means over seeds, of those that answered the questions of the base; else nothing."""
     alike = [base, *(each for each in others if same_questions(base, each))]
-    means = seed_means(
-        seed_groups([each.config for each in alike]),
+    return seed_line(
+        score,
+        [each.config for each in alike],
         [each.method for each in alike],
         [each.overrides for each in alike],
         [each.rows.select(pl.col(score).cast(pl.Float64).mean()).item() for each in alike],
     )
-    return [f"{score} over seeds, mean ± 1.96·s/√n: {named(means)}"] if means else []
 
 
 def _notes(

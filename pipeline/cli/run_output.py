@@ -13,7 +13,7 @@ from rich.console import RenderableType
 
 from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
 from pipeline.analysis.score_notes import compares_all, score_notes
-from pipeline.analysis.seeds import named, seed_groups, seed_means
+from pipeline.analysis.seeds import seed_groups, seed_line
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
@@ -110,16 +110,13 @@ def over_seeds(folders: Sequence[RunFolder], batches: Sequence[Sequence[Configur
         points = folder.require_run()["points"]
         summaries += batch
         configs += [points[each.number]["config"] for each in batch]
-    if not (groups := seed_groups(configs)):
-        return []
     asked = set(rivals([(each.asked, each.questions, each.closed_book) for each in summaries]))
     hits = [
         each.scores["hits_at_1"].mean if position in asked and "hits_at_1" in each.scores else None
         for position, each in enumerate(summaries)
     ]
     methods = [each["choices"]["method"] for each in configs]
-    means = seed_means(groups, methods, [each.overrides for each in summaries], hits)
-    return [f"Hits@1 over seeds, mean ± 1.96·s/√n: {named(means)}"] if means else []
+    return seed_line("Hits@1", configs, methods, [each.overrides for each in summaries], hits)
 
 
 def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *, exits: bool = False) -> list[str]:
@@ -130,7 +127,7 @@ def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *
     summary = folder.read_summary() or {}
     return [
         *score_notes(folder),
-        *(failure_notes(folder, summaries, exits=exits) if any(each.failed for each in summaries) else []),
+        *failure_notes(folder, summaries, exits=exits),
         *unreadable_notes(folder, summaries),
         limits_line(summaries),
         *filter(None, [cut_replies_line(summaries), without_plan_line(summaries)]),
@@ -180,10 +177,12 @@ def _limit_note(dataset: str, sample: int | None, limit: int | None, questions: 
 
 
 def failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *, exits: bool = False) -> list[str]:
-    """Say how many questions failed, with the most frequent errors and one question of each.
+    """Say how many questions failed, with the most frequent errors and one question of each; nothing if none failed.
 
     With `exits`, the command exits with `FAILED_RUN` if too many failed.
     """
+    if not any(each.failed for each in summaries):
+        return []
     errors = count_errors(folder)
     several = len(summaries) > 1
     shown = [

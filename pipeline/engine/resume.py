@@ -273,5 +273,5 @@ def ways_out(folder: RunFolder, *, keeps_calls: bool = True) -> str:
     if not keeps_calls:
         return f"{RESTART}; another run.dir keeps them, and makes every call again"
     open_calls = folder.journal_calls()
-    again = f"; {counted(open_calls, 'call')} of its other shards would be made again, but not without this change"
+    again = f"; {counted(open_calls, 'call')} of unfinished shards would be made again: to keep them, undo the change"
     return f"{with_new_folder(folder.path)}{again if open_calls else ''}"

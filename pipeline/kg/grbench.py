@@ -96,7 +96,8 @@ class GRBenchGraph:
 
     async def texts(self, ids: Sequence[EntityId], *, labelled: bool = False) -> Batch[EntityId, str | None]:
         """Look up the text of each node as `text_nodes` yields it."""
-        return await self._each(self._store.labelled if labelled else self._store.label, ids)
+        text_of = labelled_text if labelled else node_text
+        return await self._each(lambda node: self._store.text(node, text_of), ids)
 
     async def _each(self, look_up: Callable[[T], Any], arguments: Sequence[T]) -> Batch[T, Any]:
         return await self._run(lambda: answer_each(look_up, arguments))

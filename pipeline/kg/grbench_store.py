@@ -10,9 +10,9 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from pipeline.datasets.grbench_file import GraphNode, labelled_text, node_text, read_nodes
+from pipeline.datasets.grbench_file import GraphNode, node_text, read_nodes
 from pipeline.errors import UserError
 from pipeline.kg.empty_graph import empty_graph
 from pipeline.kg.interface import Hop, Neighbours
@@ -20,6 +20,9 @@ from pipeline.types import Direction, EntityId, Relation
 
 _FORMAT = 1
 """Stores of another format are rebuilt."""
+
+TextOf: TypeAlias = Callable[[str, dict[str, Any]], str | None]
+"""Makes the text of a node from its type and features."""
 
 _ENDS: dict[Direction, tuple[str, str]] = {"out": ("head", "tail"), "in": ("tail", "head")}
 """Per direction, the columns of the start node and of the nodes that the hop leads to."""
@@ -65,8 +68,11 @@ class Store:
         return Neighbours(nodes[:limit], truncated=len(nodes) > limit)
 
     def label(self, id: EntityId) -> str | None:
+        return self.text(id, node_text)
+
+    def text(self, id: EntityId, text_of: TextOf) -> str | None:
         rows = self._all("SELECT type, features FROM node WHERE id = ?", id)
-        return next((node_text(node_type, json.loads(features)) for node_type, features in rows), None)
+        return next((text_of(node_type, json.loads(features)) for node_type, features in rows), None)
 
     def is_mediator(self, id: EntityId) -> bool:
         return self.label(id) is None and bool(self._all("SELECT 1 FROM edge WHERE head = ? LIMIT 1", id))
@@ -86,11 +92,7 @@ class Store:
         rows = self._all("SELECT degrees FROM node WHERE id = ?", id)
         return next((json.loads(degrees) for (degrees,) in rows), None)
 
-    def labelled(self, id: EntityId) -> str | None:
-        rows = self._all("SELECT type, features FROM node WHERE id = ?", id)
-        return next((labelled_text(node_type, json.loads(features)) for node_type, features in rows), None)
-
-    def text_nodes(self, text_of: Callable[[str, dict[str, Any]], str | None]) -> Iterator[tuple[EntityId, str]]:
+    def text_nodes(self, text_of: TextOf) -> Iterator[tuple[EntityId, str]]:
         for id, node_type, features in self._db.execute("SELECT id, type, features FROM node ORDER BY rowid"):
             if (text := text_of(node_type, json.loads(features))) is not None:
                 yield id, text

@@ -58,8 +58,8 @@ class Journal:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await asyncio.sleep(0)  # the calls that were cancelled in this turn are written first
         self._is_closing = True
+        await asyncio.sleep(0)  # the calls that were cancelled in this turn are written first
         await asyncio.to_thread(self._own.close, keep=True)
 
     def _open(self) -> None:
