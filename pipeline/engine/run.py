@@ -49,7 +49,7 @@ from pipeline.suggestions import did_you_mean
 from pipeline.text import agreeing, counted
 from pipeline.traces.folder import BATCH, RunFolder
 from pipeline.traces.reader import failed_shards, read_shards
-from pipeline.traces.storage import StoragePath, exists, storage_path
+from pipeline.traces.storage import StoragePath, storage_path
 
 T = TypeVar("T")
 
@@ -140,10 +140,9 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     _refuse_reuse_of_replaced(folder, distinct)
     for remark in resume.check_reuse(distinct):
         console.print(remark, markup=False, soft_wrap=True)
-    is_new = not exists(folder.path)
     for remark in _folder_remarks(folder):
         console.print(remark, markup=False, soft_wrap=True)
-    folder.create()
+    created = folder.create()
     engine = configurations[0].config["engine"]
     console = console_of(engine, console)
     try:
@@ -153,8 +152,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
                 totals = asyncio.run(_run_shards(configurations, folder, saved, description, console))
             return summarise(folder, totals)
     except BaseException:
-        if is_new:
-            folder.remove_if_empty()
+        folder.remove_if_empty(created)
         raise
 
 

@@ -9,7 +9,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,15 +73,20 @@ class RunFolder:
 
     path: StoragePath
 
-    def create(self) -> None:
-        """Create the folder and its subfolders; an object store has none. Raises UserError if that fails."""
+    def create(self) -> list[Path]:
+        """Create the folder and its subfolders; an object store has none. Raises UserError if that fails.
+
+        Returns the folder and those around it that did not exist before, from the inside out.
+        """
         if not isinstance(self.path, Path):
-            return
+            return []
         try:
+            created = make_folder(self.path)
             for part in ("traces", "drafts", "prompts"):
                 make_folder(self.path / part)
         except OSError as error:
             raise UserError(f"run.dir={self.path} cannot be created: {error.strerror}; name another run.dir") from None
+        return created
 
     def other_file(self) -> str | None:
         """Return the name of a file or folder here that no run has written; None in an object store."""
@@ -113,11 +118,18 @@ class RunFolder:
         _, subfolders = names_in(self.path)
         return [self.path / name for name in sorted(subfolders) if name.startswith(BATCH)]
 
-    def remove_if_empty(self) -> None:
-        """Remove the folder if nothing but rejected rows was stored in it: the error of the command names the first."""
+    def remove_if_empty(self, created: Sequence[Path]) -> None:
+        """Remove the folder if nothing but rejected rows was stored in it: the error of the command names the first.
+
+        `created` is what `create` returned. Without the run folder nothing is removed; folders around it go with it.
+        """
         left = {self.path / "lock", self.rejected}
-        if isinstance(self.path, Path) and not any(file.is_file() for file in self.path.rglob("*") if file not in left):
-            shutil.rmtree(self.path, ignore_errors=True)
+        if self.path not in created or any(file.is_file() for file in created[0].rglob("*") if file not in left):
+            return
+        shutil.rmtree(created[0], ignore_errors=True)
+        for around in created[1:]:
+            with suppress(OSError):  # another command has used it meanwhile
+                around.rmdir()
 
     def clear(self) -> None:
         """Remove the results of the run. `run.yaml` goes first: a run that is cleared in part is not resumed."""

@@ -166,12 +166,16 @@ def _rename(source: Path, target: Path) -> None:
             raise
 
 
-def make_folder(folder: Path) -> None:
-    """Create a folder and its parents, which survive a loss of power. Raises OSError."""
+def make_folder(folder: Path) -> list[Path]:
+    """Create a folder and its parents, which survive a loss of power. Raises OSError.
+
+    Returns those that did not exist, from the inside out.
+    """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for each in missing:
         _sync_names(each.parent)
+    return missing
 
 
 def remove(file: StoragePath) -> None:

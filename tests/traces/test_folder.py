@@ -65,3 +65,16 @@ def test_a_template_is_read_back_unchanged(assistant: str, folder: RunFolder) ->
     roles = ["system", "user", "assistant"] if assistant else ["system", "user"]
     assert [message.role for message in found.render(inputs)] == roles
     assert "no name" in found.render(inputs)[1].content
+
+
+def test_an_empty_run_folder_goes_with_the_folders_that_were_made_for_it(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    run = RunFolder(tmp_path / "kept" / "runs" / "group" / "run")
+    created = run.create()
+    (tmp_path / "kept" / "runs" / "other").mkdir()
+    with run.held():
+        pass
+    run.remove_if_empty(created)
+    assert [each.name for each in (tmp_path / "kept").rglob("*")] == ["runs", "other"]
+    run.remove_if_empty(RunFolder(tmp_path / "kept" / "runs" / "other").create())
+    assert (tmp_path / "kept" / "runs" / "other").exists(), "the folder was there before"
