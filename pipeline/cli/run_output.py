@@ -260,8 +260,8 @@ def _best(
     """Name the configuration with the highest Hits@1 by the choice of its method, and the overrides that only it has.
 
     Of equal ones, it is the one with the fewest calls per question, and of those the one with the fewest tokens. A
-    score that is the oracle's alone is not the best. None is the best if they were asked other questions, or of another
-    graph.
+    score that is the oracle's alone is not the best. None is the best if all scores are zero, or if they were asked
+    other questions, or of another graph.
     """
     equal = best_first(summaries)
     if not equal:
@@ -269,9 +269,12 @@ def _best(
             "no configuration is named as the best: not all were asked the same questions of the same graph; equal "
             "calls are made once only for those that were"
         )
-    own, best = differing_overrides([summary.overrides for summary in summaries]), equal[0]
-    words = [word for word in own[best] if not word.startswith(("run.", "method="))]
+    best = equal[0]
     among = " of those that asked the graph" if leaves_out_closed_book(summaries[best], summaries) else ""
+    if "hits_at_1" not in (scores := summaries[best].scores) or not scores["hits_at_1"].mean:
+        return f"no configuration is named as the best: none{among} has a right first answer"
+    own = differing_overrides([summary.overrides for summary in summaries])
+    words = [word for word in own[best] if not word.startswith(("run.", "method="))]
     named = f"highest Hits@1{among}: configuration {names[best]}, {' '.join([f'method={methods[best]}', *words])}"
     draws = next((f", one of {len(group)} seeds" for group in groups if best in group), "")
     named = f"{named}{draws}"

@@ -300,10 +300,10 @@ def test_the_best_configuration_is_named_with_its_method(words: tuple[str, ...],
 
 def test_the_score_of_the_oracle_alone_is_never_the_best(kgqa: Kgqa) -> None:
     """CoT asks no graph, so the oracle answers all its questions from the gold answers."""
-    words = ("method=cot,srp", "method.depth=1", "dataset.types=[2-hop]", *WORLD, "run.limit=4", "llm=oracle")
+    words = ("method=cot,srp", "method.depth=1", "dataset.types=[1-hop,2-hop]", *WORLD, "run.limit=4", "llm=oracle")
     swept = kgqa("sweep", *words, "run.dir=runs/run")
     cot, srp = summary(Path("runs/run"))["points"]
-    assert cot["hits_at_1"] > srp["hits_at_1"]
+    assert cot["hits_at_1"] > srp["hits_at_1"] > 0
     assert "highest Hits@1 of those that asked the graph: configuration 1, method=srp" in swept.out
     compared = kgqa("compare", "runs/run", "base=best")
     assert "1 has the highest score of those that asked the graph on the questions" in compared.out
@@ -312,6 +312,16 @@ def test_the_score_of_the_oracle_alone_is_never_the_best(kgqa: Kgqa) -> None:
     reported = kgqa("report", "runs/run").out
     assert "2 configurations, of which 1 asked the graph" in reported
     assert "In configuration 1, the best, srp answered" in reported
+
+
+def test_no_configuration_is_the_best_if_none_has_a_right_answer(kgqa: Kgqa) -> None:
+    """CoT has right answers, but they are the oracle's: no method that asks the graph has one at this depth."""
+    words = ("method.depth=1", "dataset.types=[2-hop]", *WORLD, "run.limit=4", "llm=oracle")
+    srp = kgqa("sweep", "method=srp", "method.beam_width=1,2", *words).out
+    assert "no configuration is named as the best: none has a right first answer" in srp
+    assert "no configuration is named as the best: none of those that asked the graph has a right first answer" in (
+        kgqa("sweep", "method=cot,srp", *words).out
+    )
 
 
 @pytest.mark.parametrize("axis", [("run.limit=2,4",), ("dataset.seed=1,2", "run.limit=3")])
