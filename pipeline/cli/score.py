@@ -18,7 +18,7 @@ from pipeline.engine.rejections import Rejections
 from pipeline.engine.run_summary import rescore_run
 from pipeline.errors import UserError
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, aggregate, group_equal_rows
-from pipeline.evaluation.predictions import read_predictions, score_predictions
+from pipeline.evaluation.predictions import MissingPredictions, read_predictions, score_predictions
 from pipeline.evaluation.score_file import full_score_tables
 from pipeline.papers.paper_rules import compare_rules, rules_table
 from pipeline.papers.published_results import read_published_line
@@ -33,6 +33,7 @@ class Plan:
 
     predictions: str | None
     name: str | None
+    missing: MissingPredictions
     peers: bool
 
 
@@ -102,7 +103,8 @@ def _score_predictions(file: Path, plan: Plan, composed: Mapping[str, Any]) -> O
     with Rejections(rejected, strict=config.is_strict(composed)) as rejections:
         predictions = read_predictions(file, rejections.add, read_published_line)
         examples = dataset.examples(rejections.add)
-        scored = score_predictions(predictions, examples, method=plan.name or file.stem, scoring=evaluation)
+        name = plan.name or file.stem
+        scored = score_predictions(predictions, examples, method=name, scoring=evaluation, missing=plan.missing)
     summaries = aggregate(group_equal_rows([scored.frame]), scoring=evaluation)
     means = compare_rules(scored.lines) if plan.peers else []
     rules = [

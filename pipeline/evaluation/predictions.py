@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import orjson
 import polars as pl
@@ -23,6 +23,9 @@ from pipeline.types import Answer, Example, Prediction, Rejected
 
 LineReader: TypeAlias = Callable[[str | bytes], tuple[str, Answer] | None]
 """Reads a line of another format, which names the question by its text; None for a line that has not this format."""
+MissingPredictions: TypeAlias = Literal["wrong", "left_out"]
+"""What becomes of a question without a prediction."""
+_MISSING: Mapping[MissingPredictions, str] = {"wrong": "counted as wrong", "left_out": "left out"}
 
 
 class _Linked(Row):
@@ -76,16 +79,18 @@ class Scored:
     lines: Sequence[tuple[Example, Answer]]
     """The file's lines with their questions, including duplicates, as other systems' scripts read them."""
     missing: Sequence[str]
-    """Ids of questions with gold answers and without a prediction; they count as wrong."""
+    """Ids of questions with gold answers and without a prediction."""
     unknown: Sequence[str]
     """Predicted ids that are not in the dataset; they are ignored."""
     repeated: Sequence[str]
     """Ids of lines whose question an earlier line answers; they are ignored."""
+    if_missing: MissingPredictions = "wrong"
+    """What became of the questions without a prediction."""
 
     def remarks(self) -> list[str]:
         """Return one sentence for each kind of mismatch between file and dataset, to print below the table."""
         problems = [
-            ("question", "without a readable prediction, counted as wrong", self.missing),
+            ("question", f"without a readable prediction, {_MISSING[self.if_missing]}", self.missing),
             ("prediction", "ignored, for no question of the dataset", self.unknown),
             ("prediction", "ignored, with the id of an earlier line", self.repeated),
         ]
@@ -124,9 +129,14 @@ def read_predictions(file: Path, reject: Reject, other_format: LineReader = lamb
 
 
 def score_predictions(
-    predictions: Predictions, examples: Iterable[Example], *, method: str, scoring: ScoringConfig
+    predictions: Predictions,
+    examples: Iterable[Example],
+    *,
+    method: str,
+    scoring: ScoringConfig,
+    missing: MissingPredictions = "wrong",
 ) -> Scored:
-    """Score every question of a dataset, under the method name `method`. Questions without a prediction are wrong.
+    """Score the questions of a dataset, under the method name `method`; those without a prediction as `missing` says.
 
     Raises UserError if no prediction has the id of a question in the dataset.
     """
@@ -138,8 +148,9 @@ def score_predictions(
             f"no prediction has the id of a question in the dataset: the dataset has ids like "
             f"{min(by_id, default='(none)')!r}, the predictions have ids like {min(unknown)!r}"
         )
+    asked = by_id if missing == "wrong" else {id: each for id, each in by_id.items() if id in predictions.by_id}
     unanswered = Answer(status="failed")
-    rows = [_row(example, predictions.by_id.get(id, unanswered), method) for id, example in by_id.items()]
+    rows = [_row(example, predictions.by_id.get(id, unanswered), method) for id, example in asked.items()]
     scored = rescore(pl.DataFrame(rows, schema=_SCHEMA), scoring=scoring)
     return Scored(
         frame=scored.with_columns(pl.lit(None, pl.Float32).alias(name) for name in _UNKNOWN),
@@ -147,6 +158,7 @@ def score_predictions(
         missing=[id for id, example in by_id.items() if id not in predictions.by_id and example.gold.answers],
         unknown=unknown,
         repeated=predictions.repeated,
+        if_missing=missing,
     )
 
 

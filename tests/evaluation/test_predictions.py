@@ -40,6 +40,19 @@ def rejecting(rejected: list[Rejected] | None = None) -> Reject:
     return (rejected if rejected is not None else []).append
 
 
+def test_questions_without_a_prediction_can_be_left_out(tmp_path: Path) -> None:
+    file = write(tmp_path, {"id": "q1", "answers": ["Lyon"]}, {"id": "q2", "answers": []})
+    read = read_predictions(file, rejecting())
+    whole, part = (
+        score_predictions(read, EXAMPLES, method="x", scoring=QUICK, missing=missing)
+        for missing in ("wrong", "left_out")
+    )
+    scores = [aggregate(group_equal_rows([each.frame]), scoring=QUICK)[0].scores["hits_at_1"] for each in (whole, part)]
+    assert [(score.mean, score.questions) for score in scores] == [(pytest.approx(1 / 3), 3), (0.5, 2)]
+    assert whole.remarks() == ["1 question without a readable prediction, counted as wrong: q3"]
+    assert part.remarks() == ["1 question without a readable prediction, left out: q3"]
+
+
 def test_predictions_have_scores_and_a_table_row(tmp_path: Path) -> None:
     file = write(
         tmp_path,
