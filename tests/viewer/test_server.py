@@ -279,3 +279,19 @@ async def test_the_application_ends_while_a_table_is_computed(
     held.set()
     await asyncio.wait_for(closing, 10)
     assert index.state.shards < index.state.finished, "it did not go on with the other shards"
+
+
+async def test_a_comparison_without_a_common_question_says_why(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    for shard in (copy / "traces").iterdir():
+        renamed = pl.col("question_id") + pl.when(pl.col("point") == 1).then(pl.lit("-other")).otherwise(pl.lit(""))
+        rewrite_shard(shard, pl.read_parquet(shard).with_columns(renamed))
+    index = RunIndex(RunFolder(copy), "run", tmp_path / "cache")
+    index.update()
+    pages = await client(index)
+    reason = "No question has been answered in both: they have other questions"
+    assert reason in await (await pages.get("/compare?a=run/0&b=run/1")).text()
+    assert reason not in await (await pages.get("/compare?a=run/0&b=run/2")).text()
+    assert "No question with this text." in await (await pages.get("/compare?a=run/0&b=run/2&text=unknown")).text()
+    await pages.close()
