@@ -107,10 +107,12 @@ def has_answers(folder: RunFolder) -> bool:
     return any((shard["status"] != "failed").any() for shard in rows)
 
 
-def has_replies(folder: RunFolder) -> bool:
-    """Whether the folder holds a reply of a model, also of a question that failed. Raises UserError."""
-    if folder.journal_calls():
-        return True
+def has_results(folder: RunFolder) -> bool:
+    """Whether the folder holds an answer, or a reply of a model to a question that failed. Raises UserError."""
+    return has_answers(folder) or _has_replies(folder)
+
+
+def _has_replies(folder: RunFolder) -> bool:
     tokens = pl.col("steps").struct.field("prompt_tokens")  # of a call that failed there are none
     rows = read_shards(folder, ["steps"], indices=sorted(folder.finished()))
     return any(shard.explode("steps").select(tokens.is_not_null().any()).item() for shard in rows)

@@ -165,8 +165,8 @@ def _first_equal(configurations: Sequence[Configuration]) -> list[int]:
 def read_resumable(folder: RunFolder, configurations: Sequence[Configuration]) -> Mapping[str, Any] | None:
     """Return the contents of `run.yaml`; None for a new run. Raises UserError if the folder holds another run.
 
-    A run without a reply, such as one whose server refused every call, is no hindrance to another one; nor is one
-    without an answer to a run of a mended method.
+    A run without an answer and a reply, such as one whose server refused every call, is no hindrance to another one;
+    nor is one without an answer to a run of a mended method.
     """
     saved = folder.read_run()
     if saved is not None:
@@ -174,13 +174,13 @@ def read_resumable(folder: RunFolder, configurations: Sequence[Configuration]) -
         try:
             resume.refuse_other_configurations(folder, saved, configs)
         except UserError:
-            if resume.has_replies(folder):
+            if resume.has_results(folder):
                 raise
             return None
         try:
             resume.refuse_other_code(folder, saved, configs, _version("kgqa-pipeline"))
         except UserError:
-            if (resume.has_replies if begun_by_other(saved) else resume.has_answers)(folder):
+            if (resume.has_results if begun_by_other(saved) else resume.has_answers)(folder):
                 raise
             return None
     elif folder.finished():

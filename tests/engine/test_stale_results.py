@@ -675,6 +675,15 @@ class TestAFolderWithoutAnAnswer:
         project.run("run.limit=1", "method=cot", "llm=oracle")
         assert "holds another run" in project.run("run.limit=1", "method=cot", "llm=oracle", "run.seed=5", code=2)
 
+    def test_holds_a_run_whose_method_asks_no_model(self, project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+        _, words = project.write_method(monkeypatch)
+        project.run(*words)
+        assert project.summary()["physical_llm_calls"] == 0
+        rows = project.rows()
+        assert "holds another run" in project.run(*words, "run.seed=5", code=2)
+        assert "asked another number of questions" in project.run(*words, "run.limit=2", code=2)
+        assert project.rows().equals(rows)
+
     def test_holds_a_run_if_a_failed_question_has_a_reply(
         self, project: Project, monkeypatch: pytest.MonkeyPatch
     ) -> None:
