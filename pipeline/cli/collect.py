@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pipeline import config
 from pipeline.cli.arguments import Arguments, OutputKey
 from pipeline.cli.output import Output
-from pipeline.cli.run_output import failure_notes
+from pipeline.cli.run_output import exit_code, failure_notes
 from pipeline.console import Console
 from pipeline.engine.rejections import remarks
 from pipeline.engine.run import Configuration, execute, run_dir
@@ -36,7 +36,8 @@ def arg(arguments: Arguments) -> Output:
     if not report.samples:
         raise _nothing_collected("text", report.questions, report.rejected)
     figures = {**report.document(), "output": str(collected.output)}
-    return Output(figures, [arg_texts.report_table(report)], collected.notes("texts"))
+    notes = collected.notes("texts")
+    return Output(figures, [arg_texts.report_table(report)], notes, exit_code=exit_code(collected.folder))
 
 
 def parog(arguments: Arguments) -> Output:
@@ -48,7 +49,8 @@ def parog(arguments: Arguments) -> Output:
         reasons = ", ".join(f"{count:,}: {reason}" for reason, count in report.rejected.most_common(3))
         raise UserError(f"none of {counted(report.questions, 'question')} makes a training pair ({reasons})")
     figures = {**report.document(), "output": str(collected.output)}
-    return Output(figures, parog_pairs.tables(report), notes=_plan_notes(report, collected))
+    notes = _plan_notes(report, collected)
+    return Output(figures, parog_pairs.tables(report), notes, exit_code=exit_code(collected.folder))
 
 
 def rog(arguments: Arguments) -> Output:
@@ -60,7 +62,7 @@ def rog(arguments: Arguments) -> Output:
     if not report.rows:
         raise _nothing_collected("row", report.questions, report.rejected)
     figures = {**report.document(), "output": str(collected.output)}
-    return Output(figures, [rog_rows.table(report)], collected.notes("rows"))
+    return Output(figures, [rog_rows.table(report)], collected.notes("rows"), exit_code=exit_code(collected.folder))
 
 
 class _Collected(NamedTuple):
@@ -75,8 +77,12 @@ class _Collected(NamedTuple):
 
     def notes(self, kind: str) -> list[str]:
         """Say which questions failed, which rows could not be read, and where the texts or rows (`kind`) are."""
-        failures = failure_notes(self.folder, [self.summary])
-        return [*failures, *remarks(self.rejected, self.folder.rejected), f"{kind}: {self.output}"]
+        return [*self.failures(), f"{kind}: {self.output}"]
+
+    def failures(self) -> list[str]:
+        """Say which questions failed and which rows could not be read."""
+        failed = failure_notes(self.folder, [self.summary], exits=True)
+        return [*failed, *remarks(self.rejected, self.folder.rejected)]
 
 
 def _collect(arguments: Arguments) -> _Collected:
@@ -119,4 +125,4 @@ def _plan_notes(report: parog_pairs.Report, collected: _Collected) -> list[str]:
     if is_test(report.split):
         split = f"made from the {report.split} split (material.allow_test_split)"
         notes.insert(0, f"{split}: do not evaluate a model on it that was trained on this data")
-    return [*notes, *remarks(collected.rejected, collected.folder.rejected)]
+    return [*notes, *collected.failures()]

@@ -18,6 +18,7 @@ from pipeline import config
 from pipeline.analysis.estimate import MEASURES, Projection, add_projections, measure, project
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
+from pipeline.cli.run_output import exit_code, failure_notes
 from pipeline.cli.sweep import run_configurations
 from pipeline.console import Console
 from pipeline.datasets.selection import Selection
@@ -26,7 +27,7 @@ from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import plain_table
 from pipeline.llm.role_sections import is_embedded
-from pipeline.text import counted, counted_questions
+from pipeline.text import counted
 
 _SAMPLED = "pipeline.datasets.subsample.Subsample"
 _SHARDS = 64
@@ -125,7 +126,8 @@ def run(arguments: Arguments) -> Output:
             for line in lines
         ],
     }
-    return Output(figures, [_table(lines, sampling)], [*basis, *_notes(sampling, plan)])
+    notes, code = [*basis, *_notes(sampling, plan)], exit_code(*(folder for folder, _ in sampling.batches))
+    return Output(figures, [_table(lines, sampling)], notes, exit_code=code)
 
 
 def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
@@ -275,9 +277,10 @@ def _notes(sampling: Sampling, plan: Plan) -> Iterator[str]:
     if (fewest := min(_sampled(sampling))) < plan.questions:
         whole = "the run" if fewest == max(_sampled(sampling)) else "a dataset"
         yield f"estimate.questions={plan.questions}, but {whole} has only {counted(fewest, 'question')}: all were asked"
-    if failed := sum(summary.failed for _, summaries in sampling.batches for summary in summaries):
-        said = counted_questions(failed, len(sampling.wholes))
-        yield f"{said} of the sample failed; what they cost until then is counted"
+    for folder, summaries in sampling.batches:
+        if failures := failure_notes(folder, summaries, exits=True):
+            yield "what the failed questions of the sample cost until then is counted:"
+            yield from failures
     if label := _label(sampling):
         yield f"answered by {label}: a language model makes other errors and writes replies of other lengths"
     if sampling.wholes[0]["run"]["early_stopping"]:

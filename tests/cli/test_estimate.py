@@ -14,6 +14,7 @@ from rich.console import Console
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.estimate import Line, Plan, Sampling, estimate
 from pipeline.cli.sweep import run_configurations
+from pipeline.errors import FAILED_RUN
 from tests.cli.support import Kgqa
 from tests.support import each_method
 
@@ -174,6 +175,16 @@ def test_the_rate_of_a_sample_whose_failed_question_was_asked_again_is_not_known
     assert "measured rate" in kgqa(*command).out
     again = " ".join(kgqa(*command, "run.retry_failed=true").out.split())
     assert "only the time of the sample's last attempt is known" in again
+
+
+def test_a_sample_with_too_many_failed_questions_says_why(kgqa: Kgqa, model_server: Callable[..., tuple]) -> None:
+    _, words = model_server(refuses_every=2)
+    shown = kgqa("estimate", "method=cot", "dataset.triples=2000", "run.max_failed=0.1", *words)
+    said = " ".join(shown.out.split())
+    assert shown.code == FAILED_RUN
+    assert "what the failed questions of the sample cost until then is counted: 10 questions failed; " in said
+    assert "10 × RequestRefused: " in said
+    assert "than run.max_failed allows: exit code 3" in said
 
 
 def test_a_server_that_charges_by_tokens_has_a_price(

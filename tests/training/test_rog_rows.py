@@ -12,7 +12,7 @@ import pytest
 from pipeline import config
 from pipeline.cli.main import main
 from pipeline.datasets.interface import Dataset
-from pipeline.errors import UserError
+from pipeline.errors import FAILED_RUN, ServiceError, UserError
 from pipeline.methods.rog.plan import PlanPath
 from pipeline.methods.rog.read import ReadPaths
 from pipeline.normalisation import normalise
@@ -179,3 +179,22 @@ def test_wrong_values_are_refused() -> None:
     for wrong in ({"max_path_len": 0}, {"render": "graph"}, {"templates": "/no/file"}):
         with pytest.raises(UserError):
             collection(**wrong)
+
+
+def test_failed_questions_are_named_and_decide_the_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = RoGCollection.answer
+
+    async def fail_often(self: RoGCollection, question: LabelledQuestion, tools: Any) -> Any:
+        if int(question.id.rpartition("-")[2]) % 2:
+            raise ServiceError("no server answers")
+        return await answer(self, question, tools)
+
+    monkeypatch.setattr(RoGCollection, "answer", fail_often)
+    words = (*WORLD, "run.limit=10", f"run.dir={tmp_path / 'run'}", f"output={tmp_path / 'rows.jsonl'}")
+    assert main(["collect", "rog", *words]) == FAILED_RUN
+    said = " ".join(capsys.readouterr().out.split())
+    assert "5 questions failed; run.retry_failed=true runs them again: 5 × ServiceError: no server answers" in said
+    assert "more questions failed (50.0%) than run.max_failed allows: exit code 3" in said
+    assert main(["collect", "rog", *words, "run.max_failed=0.6"]) == 0
