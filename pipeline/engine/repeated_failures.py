@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from pipeline.engine.worker_reports import FinishedRows
 from pipeline.errors import Outage, RequestRefused, ServiceError, Unanswerable, UserError
-from pipeline.text import counted_questions
+from pipeline.text import counted, counted_questions
 
 _OUTAGE_S = 300.0
 """Seconds during which nearly all questions fail because of a server until the run stops. A restart takes less."""
@@ -36,14 +36,17 @@ class RepeatedFailures:
     """Checks the finished rows of a run."""
 
     def __init__(self, most: int | None, *, configurations: int = 1, may_retry: bool = True) -> None:
-        """Stop the run after `most` rows if all have failed with one error, or because of servers; None never stops it.
+        """Stop the run if all rows have failed with one error, or because of servers, those of `most` questions.
 
-        There is a row for each of the `configurations`. `may_retry` is whether `run.retry_failed=true` is allowed.
+        None never stops it. A question has a row for each of the `configurations`: one bad question fails in all of
+        them. `may_retry` is whether `run.retry_failed=true` is allowed.
         """
         self._most = most
         self._configurations = configurations
         self._when_back = f"{_WHEN_BACK}{_RETRIES if may_retry else ''}"
         self._questions = self._failed = 0
+        self._failing: frozenset[tuple[str, str, str]] = frozenset()
+        """Those of the first rows, as `FinishedRows.failing`."""
         self._errors: dict[str, str] = {}
         """Those of the first rows, as `FinishedRows.errors`."""
         self._failed_in_outage = 0
@@ -63,9 +66,9 @@ class RepeatedFailures:
         self._count(new)
         self._count_outage(new)
         cause = self._common_cause
-        if cause and self._most <= self._questions:
+        if cause and self._most <= len(self._failing):
             is_outage = all(kind.startswith(_OUTAGE) and not kind.startswith(_REFUSED) for kind in self._errors)
-            said = f"the first {self._counted(self._most)} all failed {cause} {_NEVER}:"
+            said = f"the first {counted(self._most, 'question')} all failed {cause} {_NEVER}:"
             self._stop(said, self._errors, Outage if is_outage else UserError)
         is_long = time.monotonic() > self._outage_began_s + _OUTAGE_S
         if self._failed_in_outage >= self._most and is_long and _failed_by_servers(new):
@@ -73,16 +76,14 @@ class RepeatedFailures:
             outage = f"for {_OUTAGE_S / 60:.0f} minutes, {nearly}all questions have failed because of a server {_NEVER}"
             self._stop(f"{outage}. {self._when_back}:", new.errors, Outage)
         if before < _ANNOUNCED <= self._failed_in_outage:
-            failed = f"{self._counted(self._failed_in_outage)} failed"
+            failed = f"{counted_questions(self._failed_in_outage, self._configurations)} failed"
             error = next(iter(new.errors.values())).splitlines()[-1]
             if cause:
-                return f"the first {failed} {cause}: if the first {self._most} do, the run stops ({error})"
+                first = counted(self._most, "question")
+                return f"the first {failed} {cause}: if the first {first} do, the run stops ({error})"
             limit = f"if nearly all fail for {_OUTAGE_S / 60:.0f} minutes, the run stops"
             return f"the last {failed} because of a server: {limit} ({error})"
         return None
-
-    def _counted(self, rows: int) -> str:
-        return counted_questions(rows, self._configurations)
 
     @property
     def _common_cause(self) -> str:
@@ -102,6 +103,7 @@ class RepeatedFailures:
         self._failed += new.failed
         if self._failed == self._questions:
             self._errors |= new.errors
+            self._failing |= new.failing
 
     def _count_outage(self, new: FinishedRows) -> None:
         now, failed = time.monotonic(), _failed_by_servers(new)

@@ -35,17 +35,25 @@ class FinishedRows:
     """Kind of error → one such error of a failed row, with its traceback."""
     replayed: int = 0
     """Rows whose calls the run had all made before it went on, which say nothing about its speed."""
+    failing: frozenset[tuple[str, str, str]] = frozenset()
+    """Dataset, split and id of each question that failed, also if it failed in several configurations."""
 
     @classmethod
     def of(cls, row: TraceRow, *, is_replayed: bool = False) -> FinishedRows:
         """Return the sums of one row."""
-        hit = row.scores.hits_at_1
+        question, hit = row.example.question, row.scores.hits_at_1
         scored = (hit or 0.0, int(hit is not None))
         failed = row.answer.status == "failed"
         errors = {error_kind(row.error or ""): _details(row)} if failed else {}
         of_configurations = {row.configuration: scored}
         counts = (1, *scored, int(failed))
-        return cls(*counts, of_configurations=of_configurations, errors=errors, replayed=int(is_replayed))
+        return cls(
+            *counts,
+            of_configurations=of_configurations,
+            errors=errors,
+            replayed=int(is_replayed),
+            failing=frozenset([(question.dataset, question.split, question.id)] if failed else []),
+        )
 
     def __add__(self, other: FinishedRows) -> FinishedRows:
         of_configurations = dict(self.of_configurations)
@@ -61,6 +69,7 @@ class FinishedRows:
             of_configurations,
             {**other.errors, **self.errors},
             self.replayed + other.replayed,
+            self.failing | other.failing,
         )
 
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,10 @@ def test_no_server_is_an_outage_for_a_run_that_goes_on_and_a_mistake_for_a_new_o
     code = main([*words, "run.limit=8", "run.extend=true"] if has_begun else [*words, "run.limit=8"])
     assert "no model server can be used" in capsys.readouterr().err
     assert code == (OUTAGE if has_begun else MISTAKE)
+
+
+def ids(*questions: str) -> frozenset[tuple[str, str, str]]:
+    return frozenset(("data", "test", id) for id in questions)
 
 
 class TestOutage:
@@ -244,8 +249,11 @@ class TestOutage:
 
     def test_at_the_start_it_is_said_when_the_run_stops(self) -> None:
         watched = RepeatedFailures(8)
-        said = [watched.check(self.GONE) for _ in range(3)]
-        sentence = "the first 6 questions failed with the same error: if the first 8 do, the run stops (ServiceError: "
+        said = [watched.check(replace(self.GONE, failing=ids(f"{n}a", f"{n}b"))) for n in range(3)]
+        sentence = (
+            "the first 6 questions failed with the same error: if the first 8 questions do, the run stops "
+            "(ServiceError: "
+        )
         assert said == [None, None, f"{sentence}none answers)"]
 
     def test_several_errors_of_servers_at_the_start_are_one_cause(self) -> None:
@@ -253,26 +261,32 @@ class TestOutage:
         watched = RepeatedFailures(4)
         for port in ("1", "2"):
             error = f"ServiceError: no model server gave a usable answer; last failure: {port}"
-            said = watched.check(FinishedRows(questions=1, failed=1, errors={error + "x" * int(port): error}))
+            errors = {error + "x" * int(port): error}
+            said = watched.check(FinishedRows(questions=1, failed=1, errors=errors, failing=ids(port)))
         assert said is None
         with pytest.raises(UserError, match=r"^the first 4 questions all failed because of a server \(run"):
-            watched.check(FinishedRows(questions=2, failed=2, errors=self.GONE.errors))
+            watched.check(replace(self.GONE, failing=ids("a", "b")))
 
-    def test_each_configuration_of_a_sweep_counts_its_own_questions(self) -> None:
-        watched = RepeatedFailures(2, configurations=2)
-        with pytest.raises(Outage, match=r"^the first 2 questions \(each configuration counts its own\) all failed"):
-            watched.check(self.GONE)
+    def test_one_question_that_fails_in_all_configurations_of_a_sweep_does_not_stop_it(self) -> None:
+        watched = RepeatedFailures(2, configurations=50)
+        one, other = (replace(self.GONE, failing=ids(id)) for id in ("a", "b"))
+        said = [watched.check(one) for _ in range(50)]
+        (sentence,) = filter(None, said)
+        assert sentence.startswith("the first 6 questions (each configuration counts its own) failed with the same")
+        with pytest.raises(Outage, match=r"^the first 2 questions all failed"):
+            watched.check(other)
 
     def test_the_first_questions_that_servers_refuse_are_no_outage(self) -> None:
         watched = RepeatedFailures(1)
+        errors = {"RequestRefused: 401": "RequestRefused: 401"}
         with pytest.raises(UserError) as stopped:
-            watched.check(FinishedRows(questions=1, failed=1, errors={"RequestRefused: 401": "RequestRefused: 401"}))
+            watched.check(FinishedRows(questions=1, failed=1, errors=errors, failing=ids("a")))
         assert not isinstance(stopped.value, Outage)
 
     def test_calls_that_can_never_be_answered_are_one_cause_and_no_outage(self) -> None:
         watched = RepeatedFailures(2)
         first, second = (
-            FinishedRows(questions=1, failed=1, errors={error: error})
+            FinishedRows(questions=1, failed=1, errors={error: error}, failing=ids(error))
             for error in ("Unanswerable: it differs in the input question", "Unanswerable: it differs in the choices")
         )
         watched.check(first)
