@@ -135,7 +135,16 @@ def test_a_graph_with_several_predicates_of_names() -> None:
     write = Queries(several.terms, RelationFilter(several))
     assert write.preferred_names([f"{EX}a"]).where.count("UNION") == 1
     assert write.other_names([f"{EX}a"]).where.count("UNION") == 1
-    assert 'FILTER(!REGEX(STR(?r), "^(http://www[.]w3[.]org/)"))' in write.relations([f"{EX}a"]).where
+    assert 'FILTER(!REGEX(STR(?r), "^(http://www[.]w3[.]org/1999/02/' in write.relations([f"{EX}a"]).where
+
+
+def test_of_the_terms_of_others_only_bookkeeping_is_hidden() -> None:
+    shown = RelationFilter(RDFS)
+    kept = ("http://www.w3.org/2003/01/geo/wgs84_pos#lat", "http://www.w3.org/ns/org#memberOf", f"{EX}in")
+    assert all(map(shown.keeps, kept))
+    hidden = ("1999/02/22-rdf-syntax-ns#value", "2000/01/rdf-schema#seeAlso", "2004/02/skos/core#note", "ns/prov#used")
+    assert not any(shown.keeps(f"http://www.w3.org/{each}") for each in hidden)
+    assert not shown.keeps(SAME_AS)
 
 
 @pytest.mark.parametrize("hostile", ["> . } #", 'a"b', "a b", "a\\b", "a\nb", "<x>", "{}", "\ud800", "\u0085"])
