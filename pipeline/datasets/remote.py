@@ -98,15 +98,26 @@ def local_copy(file: AnyPath) -> Path:
 
 
 def versions(section: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the version of each URL among the values of a section: a commit of the Hub, an ETag, or a digest.
+    """Return the version of each URL in a section: a commit of the Hub, an ETag, or a digest.
 
     It is None for a URL whose store does not tell.
     """
-    paths = (parse_path(value) for value in section.values() if isinstance(value, str) and "://" in value)
-    return {str(path): _version(path) for path in paths if isinstance(path, UPath)}
+    paths = {text: parse_path(text) for text in _texts(section) if "://" in text and remote_scheme(text)}
+    return {text if isinstance(path, Path) else str(path): _version(path) for text, path in paths.items()}
 
 
-def _version(path: UPath) -> str | None:
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in a value of a configuration."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(each)
+
+
+def _version(path: AnyPath) -> str | None:
+    if isinstance(path, Path):  # a snapshot of the Hub, whose folder has the name of its commit
+        return next((folder.name for folder in path.parents if folder.parent.name == "snapshots"), path.name)
     try:
         if repository := _repository(path):
             from huggingface_hub import HfApi

@@ -153,6 +153,8 @@ class TestHub:
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
         hub.files.clear()
         assert ids(default(RoG, path=URL)) == ["q1", "q2", "q3"]
+        assert versions({"path": URL}) == {URL: COMMIT}
+        assert versions({"path": f"{URL}@{COMMIT}/data"}) == {f"{URL}@{COMMIT}/data": COMMIT}
         with pytest.raises(UserError, match=r"RoG-cwq is not in the cache of the Hub, and HF_HUB_OFFLINE forbids"):
             default(RoG, path="hf://datasets/rmanluo/RoG-cwq")
 
@@ -284,6 +286,14 @@ class TestEveryDataset:
         assert ids(default(GRBench, path=url, domain="amazon")) == ["amazon-0"]
         async with default(GRBenchGraph, path=url, domain="amazon") as graph:
             assert await graph.labels(["n1"]) == {"n1": "Nine"}
+
+
+def test_the_versions_of_lists_and_of_a_sampled_dataset_are_told() -> None:
+    url = in_memory(a_txt="1", b_txt="2")
+    files = [f"{url}/a.txt", f"{url}/b.txt"]
+    found = versions({"dataset": {"aliases": [*files, "file:///x"], "triples": "facts.tsv", "limit": 3}})
+    assert list(found) == files
+    assert None not in found.values()
 
 
 def test_the_version_of_a_folder_changes_with_its_files() -> None:
