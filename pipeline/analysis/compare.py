@@ -22,7 +22,7 @@ from pipeline.analysis.paired import (
 from pipeline.analysis.rerun_variance import RerunVariance
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.configuration_summary import open_book
+from pipeline.evaluation.configuration_summary import is_oracle, without_oracles
 from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm, mcnemar
 from pipeline.llm.interface import simulated
 from pipeline.suggestions import did_you_mean
@@ -214,7 +214,7 @@ def _best(configurations: Sequence[RunConfiguration], score: str) -> RunConfigur
     rows = [each.join(common, on="question_id", how="semi") for each in scored]
     costs = [-pl.col("llm_calls").mean(), -(pl.col("prompt_tokens") + pl.col("completion_tokens")).mean()]
     figures = [each.select(pl.col(score).mean(), *costs).row(0) for each in rows]
-    among = open_book(range(len(configurations)), lambda position: configurations[position].closed_book)
+    among = without_oracles(range(len(configurations)), lambda position: is_oracle(configurations[position]))
     return configurations[max(among, key=lambda position: figures[position])]
 
 

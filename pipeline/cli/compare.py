@@ -35,7 +35,7 @@ from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError
-from pipeline.evaluation.configuration_summary import leaves_out_closed_book
+from pipeline.evaluation.configuration_summary import merits
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.simulated import closed_book_lines
 from pipeline.suggestions import did_you_mean
@@ -235,7 +235,8 @@ def _notes(
     base = selection.base
     notes = closed_book_lines([each.method for each in (base, *selection.others) if each.closed_book])
     if plan.base == BEST:
-        rivals = " of those that asked the graph" if leaves_out_closed_book(base, selection.others) else ""
+        alone = " and ".join(merits(base, selection.others))
+        rivals = f" of those that {alone}" if alone else ""
         notes.append(
             f"{base.name} has the highest score{rivals} on the questions that all configurations answered (of equal "
             "ones the one with the fewest calls, and of these the fewest tokens); part of a lead may be chance, as "

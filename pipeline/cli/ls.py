@@ -22,6 +22,7 @@ from pipeline.engine.retry_advice import retry_refusals
 from pipeline.errors import UserError
 from pipeline.evaluation.configuration_summary import rivals, standing
 from pipeline.evaluation.score_tables import percent, plain_table
+from pipeline.llm.interface import is_told_gold
 from pipeline.text import counted, kgqa
 from pipeline.traces.folder import BATCH, RunFolder, RunState
 from pipeline.traces.reader import count_questions
@@ -224,7 +225,7 @@ def _counts(folder: RunFolder) -> dict[str, Any]:
 def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of a summary: the highest score, if scores can be compared, and the costs of all."""
     points = summary["points"]
-    known = [(point.get("asked"), point["questions"], point.get("closed_book", False)) for point in points]
+    known = [(point.get("asked"), point["questions"], _is_oracle(point)) for point in points]
     among = [points[each] for each in rivals(known)]
     best = max(among, key=lambda point: standing(point["hits_at_1"], point["llm_calls"], point["tokens"]), default=None)
     return {
@@ -239,6 +240,10 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
         "physical_llm_calls": summary["physical_llm_calls"],
         "tokens": sum(point["tokens"] for point in points),
     }
+
+
+def _is_oracle(point: Mapping[str, Any]) -> bool:
+    return bool(point.get("closed_book")) or is_told_gold(point["method"])
 
 
 def _lines(runs: Sequence[ListedRun]) -> list[str]:

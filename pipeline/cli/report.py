@@ -19,7 +19,7 @@ from pipeline.cli.run_output import REPORT
 from pipeline.console import Console
 from pipeline.engine.retry_advice import TOO_LONG, is_final, is_too_long
 from pipeline.errors import StorageError, UserError
-from pipeline.evaluation.configuration_summary import Group, best_first, leaves_out_closed_book, rivals
+from pipeline.evaluation.configuration_summary import Group, best_first, is_oracle, merits, rivals
 from pipeline.evaluation.score_tables import percent, sweep_table
 from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.unreadable import much_unreadable
@@ -67,7 +67,7 @@ def _seen(path: StoragePath, configurations: Sequence[Configuration]) -> Iterato
 
 def _results(path: StoragePath, scored: Sequence[Configuration]) -> Iterator[str]:
     summaries = [each.summary for each in scored]
-    among = [scored[each] for each in rivals([(each.asked, each.questions, each.closed_book) for each in summaries])]
+    among = [scored[each] for each in rivals([(each.asked, each.questions, is_oracle(each)) for each in summaries])]
     if not among:
         several = counted(len(scored), "configuration")
         yield f"{path}: {several}, not asked the same questions of one graph: none is the best."
@@ -95,8 +95,8 @@ def _common(among: Sequence[Configuration], scored: Sequence[Configuration]) -> 
     """Say what the configurations `among` those that are scored have in common, and others have not."""
     best = among[0].summary
     has_less = any(each.summary.questions < best.questions for each in scored)
-    is_open = leaves_out_closed_book(best, [each.summary for each in scored])
-    return " and ".join(["answered all questions"] * has_less + ["asked the graph"] * is_open)
+    alone = merits(best, [each.summary for each in scored])
+    return " and ".join(["answered all questions"] * has_less + alone)
 
 
 def _unsound(path: StoragePath, configurations: Sequence[Configuration]) -> Iterator[str]:

@@ -25,7 +25,8 @@ from pipeline.evaluation.configuration_summary import (
     ConfigurationSummary,
     best_first,
     differing_overrides,
-    leaves_out_closed_book,
+    is_oracle,
+    merits,
     rivals,
 )
 from pipeline.evaluation.score_file import full_score_tables
@@ -110,7 +111,7 @@ def over_seeds(folders: Sequence[RunFolder], batches: Sequence[Sequence[Configur
         points = folder.require_run()["points"]
         summaries += batch
         configs += [points[each.number]["config"] for each in batch]
-    asked = set(rivals([(each.asked, each.questions, each.closed_book) for each in summaries]))
+    asked = set(rivals([(each.asked, each.questions, is_oracle(each)) for each in summaries]))
     hits = [
         each.scores["hits_at_1"].mean if position in asked and "hits_at_1" in each.scores else None
         for position, each in enumerate(summaries)
@@ -270,7 +271,8 @@ def _best(
             "calls are made once only for those that were"
         )
     best = equal[0]
-    among = " of those that asked the graph" if leaves_out_closed_book(summaries[best], summaries) else ""
+    alone = " and ".join(merits(summaries[best], summaries))
+    among = f" of those that {alone}" if alone else ""
     if "hits_at_1" not in (scores := summaries[best].scores) or not scores["hits_at_1"].mean:
         return f"no configuration is named as the best: none{among} has a right first answer"
     own = differing_overrides([summary.overrides for summary in summaries])

@@ -17,7 +17,7 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.question_groups import meta_groups
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.statistics import Estimate, Values, estimate_mean
-from pipeline.llm.interface import is_closed_book, replies_from_gold, simulated
+from pipeline.llm.interface import is_closed_book, is_told_gold, replies_from_gold, simulated
 from pipeline.suggestions import did_you_mean
 from pipeline.traces.schema import Counters
 
@@ -181,38 +181,47 @@ def differing_overrides(overrides: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def rivals(configurations: Sequence[tuple[str | None, int, bool]]) -> list[int]:
-    """Return the positions of those of which one can be called the best, by `asked`, `questions` and `closed_book`.
+    """Return the positions of those of which one can be called the best, by `asked`, `questions` and `is_oracle`.
 
-    They were asked the most questions: early stopping asks the others only some. Those without a lookup are left out if
-    there are others. Returns none if two configurations were asked other questions, or of another graph.
+    They were asked the most questions: early stopping asks the others only some. Oracles are left out if there are
+    others. Returns none if two configurations were asked other questions, or of another graph.
     """
     if len({digest for digest, _, _ in configurations}) > 1:
         return []
     most = max(questions for _, questions, _ in configurations)
     asked_all = [position for position, (_, questions, _) in enumerate(configurations) if questions == most]
-    return open_book(asked_all, lambda position: configurations[position][2])
+    return without_oracles(asked_all, lambda position: configurations[position][2])
 
 
-def open_book(candidates: Sequence[T], is_closed_book: Callable[[T], bool]) -> list[T]:
-    """Return those of which one can be called the best: without those whose score is the oracle's alone.
-
-    Returns all if there are no others.
-    """
-    return [each for each in candidates if not is_closed_book(each)] or list(candidates)
+def without_oracles(candidates: Sequence[T], is_oracle: Callable[[T], bool]) -> list[T]:
+    """Return those of which one can be called the best: no oracle is. Returns all if there are no others."""
+    return [each for each in candidates if not is_oracle(each)] or list(candidates)
 
 
-class MayBeClosedBook(Protocol):
-    """A configuration that may have asked the oracle and no graph."""
+class MayBeOracle(Protocol):
+    """A configuration whose score may be that of an oracle."""
+
+    @property
+    def method(self) -> str:
+        """The method's name in tables."""
+        ...
 
     @property
     def closed_book(self) -> bool:
-        """Whether the score is the oracle's alone."""
+        """Whether the score is the simulated model's alone."""
         ...
 
 
-def leaves_out_closed_book(best: MayBeClosedBook, configurations: Iterable[MayBeClosedBook]) -> bool:
-    """Whether `open_book` has left one of the configurations out to find the best."""
-    return not best.closed_book and any(each.closed_book for each in configurations)
+def is_oracle(configuration: MayBeOracle) -> bool:
+    """Whether a score cannot be compared: it is the simulated model's alone, or the method was told gold answers."""
+    return configuration.closed_book or is_told_gold(configuration.method)
+
+
+def merits(best: MayBeOracle, configurations: Iterable[MayBeOracle]) -> list[str]:
+    """Return what the best has done and those have not that `without_oracles` has left out to find it."""
+    left_out = [] if is_oracle(best) else [each for each in configurations if is_oracle(each)]
+    asked = ["asked the graph"] * any(each.closed_book for each in left_out)
+    return asked + ["got no gold answers"] * any(is_told_gold(each.method) for each in left_out)
 
 
 def best_first(summaries: Sequence[ConfigurationSummary]) -> list[int]:
@@ -220,7 +229,7 @@ def best_first(summaries: Sequence[ConfigurationSummary]) -> list[int]:
 
     The cheapest has the fewest calls, and of equal ones the fewest tokens.
     """
-    among = rivals([(each.asked, each.questions, each.closed_book) for each in summaries])
+    among = rivals([(each.asked, each.questions, is_oracle(each)) for each in summaries])
     standings = {each: _standing(summaries[each]) for each in among}
     ranked = sorted(among, key=standings.__getitem__, reverse=True)
     return [each for each in ranked if standings[each][0] == standings[ranked[0]][0]]

@@ -26,6 +26,11 @@ def replies_from_gold(label: str | None) -> bool:
     return FROM_GOLD in (label or "").split(", ")
 
 
+def is_told_gold(method: str) -> bool:
+    """Whether a method of this name in tables gets gold answers, or hears whether an answer is right (§6.6)."""
+    return FROM_GOLD in method
+
+
 def is_closed_book(label: str | None, calls: float | None, lookups: float | None) -> bool:
     """Whether the score is the model's alone: it replied from the gold answers, and the graph was not asked."""
     return replies_from_gold(label) and calls != 0 and lookups == 0

@@ -12,7 +12,7 @@ from random import Random
 from typing import Protocol, runtime_checkable
 
 from pipeline.kg.interface import AttributeLookups, GraphLookups
-from pipeline.llm.interface import LanguageModel
+from pipeline.llm.interface import LanguageModel, is_told_gold
 from pipeline.retrieval.interface import Retrieval
 from pipeline.types import Answer, Prediction, Question, RelationPath
 
@@ -111,4 +111,4 @@ def uses_gold(method: Method) -> bool:
 
 def table_name(method: Method) -> str:
     """Return the name of a method in traces and tables: it contains `oracle` while the method gets gold feedback."""
-    return f"{method.name} (oracle)" if uses_gold(method) and "oracle" not in method.name else method.name
+    return f"{method.name} (oracle)" if uses_gold(method) and not is_told_gold(method.name) else method.name

@@ -25,7 +25,7 @@ from pipeline.report.page_content import BlockView, Breakdown, KeyView, Page, Ru
 from pipeline.report.papers import paper_tables
 from pipeline.report.pareto import (
     front_view,
-    has_closed_book_left_out,
+    oracles_left_out,
     recommendation_view,
     recommendations,
     tags,
@@ -69,7 +69,7 @@ def _block_view(block: Block) -> BlockView:
         facts=_facts(block),
         gold_notes=gold_lines([each.summary for each in configurations]),
         label_rivals=" with the same label" if len({each.summary.label for each in configurations}) > 1 else "",
-        has_closed_book_left_out=has_closed_book_left_out(block),
+        oracles_left_out=oracles_left_out(block),
         simulators=list(dict.fromkeys(inline(name) for each in configurations if (name := each.summary.simulated))),
         warnings=_warnings(block),
         shares_sources=block.shares_sources,

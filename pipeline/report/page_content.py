@@ -144,8 +144,8 @@ class BlockView:
     facts: Sequence[tuple[str, Sequence[str]]]
     label_rivals: str
     """With which others a configuration of a Pareto front is compared; empty if it is with all."""
-    has_closed_book_left_out: bool
-    """Whether configurations are on no front because their score is the oracle's alone."""
+    oracles_left_out: Sequence[str]
+    """Sentences about configurations that are on no front because their score is that of an oracle."""
     simulators: Sequence[str]
     """Labels of simulated models that answered instead of a language model."""
     gold_notes: Sequence[str]

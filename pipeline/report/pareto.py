@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pipeline import config
-from pipeline.evaluation.configuration_summary import open_book
+from pipeline.evaluation.configuration_summary import is_oracle, without_oracles
 from pipeline.evaluation.statistics import mean_over_seeds
 from pipeline.grouping import grouped
+from pipeline.llm.interface import is_told_gold
 from pipeline.report.charts import DataPoint, scatter
 from pipeline.report.data import Block, Configuration
 from pipeline.report.labels import COSTS, BlockLabels, percent, percentage_points, score_text
@@ -23,6 +24,8 @@ _OF_THE_RUN = {
     *("run.restart", "run.extend", "run.retry_failed"),
 }
 """Keys that the command for one configuration does not repeat: its questions and its folder are others."""
+_CLOSED_BOOK = "Configurations that looked up nothing in the graph are left out: their score is the oracle's alone."
+_TOLD_GOLD = "Configurations whose method gets gold answers (oracle) are left out: others do without."
 _CHOOSE_METHOD = ("method=", "experiment=")
 
 
@@ -164,19 +167,24 @@ def front_view(
     )
 
 
-def has_closed_book_left_out(block: Block) -> bool:
-    """Whether comparable configurations are left out because their score is the oracle's alone."""
-    return sum(map(len, _by_label(block))) < len(block.comparable)
+def oracles_left_out(block: Block) -> list[str]:
+    """Return a sentence for each reason for which comparable configurations are left out as oracles."""
+    kept = {index for group in _by_label(block) for index in group}
+    left_out = [block.configurations[index].summary for index in block.comparable if index not in kept]
+    return [
+        *[_CLOSED_BOOK] * any(each.closed_book for each in left_out),
+        *[_TOLD_GOLD] * any(is_told_gold(each.method) for each in left_out),
+    ]
 
 
 def _by_label(block: Block) -> list[list[int]]:
     """Group the comparable configurations by label: simulated and language models are not compared.
 
-    Those whose score is the oracle's alone are left out where there are others.
+    Oracles are left out where there are others.
     """
     summaries = [configuration.summary for configuration in block.configurations]
     groups = grouped(block.comparable, lambda index: summaries[index].label).values()
-    return [open_book(group, lambda index: summaries[index].closed_book) for group in groups]
+    return [without_oracles(group, lambda index: is_oracle(summaries[index])) for group in groups]
 
 
 def _command(configuration: Configuration) -> tuple[str, str]:

@@ -314,6 +314,22 @@ def test_the_score_of_the_oracle_alone_is_never_the_best(kgqa: Kgqa) -> None:
     assert "In configuration 1, the best, srp answered" in reported
 
 
+def test_a_method_that_gets_gold_answers_is_never_the_best(kgqa: Kgqa) -> None:
+    words = ("method=rog", "method.planner=random,gold", *WORLD, "run.limit=12", "llm=similarity")
+    swept = kgqa("sweep", *words, "run.dir=runs/run")
+    drawn, gold = summary(Path("runs/run"))["points"]
+    assert gold["method"] == "rog (oracle)"
+    assert gold["hits_at_1"] > drawn["hits_at_1"] > 0
+    assert "highest Hits@1 of those that got no gold answers: configuration 0, method=rog method.planner=random" in (
+        " ".join(swept.out.split())
+    )
+    compared = " ".join(kgqa("compare", "runs/run", "base=best").out.split())
+    assert "0 has the highest score of those that got no gold answers on the questions" in compared
+    (listed,) = json.loads(kgqa("ls", "json=true").out)["runs"]
+    assert (listed["best_configuration"], listed["hits_at_1"]) == (0, drawn["hits_at_1"])
+    assert "2 configurations, of which 1 got no gold answers" in " ".join(kgqa("report", "runs/run").out.split())
+
+
 def test_no_configuration_is_the_best_if_none_has_a_right_answer(kgqa: Kgqa) -> None:
     """CoT has right answers, but they are the oracle's: no method that asks the graph has one at this depth."""
     words = ("method.depth=1", "dataset.types=[2-hop]", *WORLD, "run.limit=4", "llm=oracle")

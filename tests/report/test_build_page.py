@@ -139,9 +139,18 @@ def test_the_score_of_the_oracle_alone_is_on_no_front_and_not_recommended() -> N
     ] * len(score.fronts)
     (advice,) = score.recommendations
     assert (advice.candidates, advice.score.text) == (1, "90.0")
-    assert view(alone, walk).has_closed_book_left_out
-    assert not view(*GRID).has_closed_book_left_out
+    (reason,) = view(alone, walk).oracles_left_out
+    assert reason.endswith("their score is the oracle's alone.")
+    assert not view(*GRID).oracles_left_out
     assert view(alone).scores[0].fronts[0].entries, "it has no rival that asked the graph"
+
+
+def test_a_method_that_gets_gold_answers_is_on_no_front_and_not_recommended() -> None:
+    told, walk = make(hits(20), method="rog (oracle)"), make(hits(18), calls=2)
+    (advice,) = strict(told, walk).recommendations
+    assert (advice.candidates, advice.score.text) == (1, "90.0")
+    (reason,) = view(told, walk).oracles_left_out
+    assert reason.startswith("Configurations whose method gets gold answers (oracle) are left out")
 
 
 def test_a_front_is_of_one_label() -> None:
