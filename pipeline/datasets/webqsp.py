@@ -9,7 +9,7 @@ Layout, plain or gzipped:
 A question holds `QuestionId`, `RawQuestion` and `Parses`; a parse holds `Answers`, `Sparql`, `TopicEntityMid`,
 `TopicEntityName`, `InferentialChain` and `AnnotatorComment`. `topic_entity` maps MIDs to names. The simplified
 file holds `ID`, `Question`, `TopicEntityID`, `TopicEntityName`, `Answers` and `Aliases`: names, the aliases in one list
-per answer, or in one list for all, which are then aliases of the only answer or further answers.
+per answer, or in one list for all: each answer then gets all of them.
 """
 
 from __future__ import annotations
@@ -69,6 +69,18 @@ class _ShortQuestion(Row):
     Aliases: tuple[str | list[str], ...] = ()
 
 
+def _golds(row: _ShortQuestion) -> tuple[GoldAnswer, ...]:
+    """Return the gold answers. Aliases in one list do not say whose they are, so each answer gets all of them."""
+    if len(row.Aliases) == len(row.Answers) and all(isinstance(each, list) for each in row.Aliases):
+        aliases: dict[str, dict[str, None]] = {name: {} for name in row.Answers}
+        for name, own in zip(row.Answers, row.Aliases, strict=True):
+            aliases[name] |= dict.fromkeys(_list(own))
+    else:
+        flat = dict.fromkeys(name for each in row.Aliases for name in _list(each) if name not in row.Answers)
+        aliases = dict.fromkeys(row.Answers, flat)
+    return tuple(GoldAnswer(name, aliases=tuple(own)) for name, own in aliases.items())
+
+
 def _list(texts: str | list[str] | None) -> list[str]:
     return [texts] if isinstance(texts, str) else list(texts or ())
 
@@ -103,18 +115,11 @@ class WebQSP(FreebaseDataset):
         row = _ShortQuestion.model_validate_json(line)
         ids, names = _list(row.TopicEntityID), _list(row.TopicEntityName)
         names += ids[len(names) :]
-        golds = [GoldAnswer(name) for name in dict.fromkeys(row.Answers)]
-        if len(row.Aliases) == len(golds) and all(isinstance(each, list) for each in row.Aliases):
-            golds = [GoldAnswer(gold.name, aliases=tuple(of)) for gold, of in zip(golds, row.Aliases, strict=True)]
-        else:
-            others = dict.fromkeys(name for each in row.Aliases for name in _list(each) if name not in row.Answers)
-            more = [GoldAnswer(name) for name in others]
-            golds = [GoldAnswer(golds[0].name, aliases=tuple(others))] if len(golds) == 1 else [*golds, *more]
         return Example(
             self.question(
                 row.ID, row.Question, topics=(Entity(id, name) for id, name in zip(ids, names, strict=False))
             ),
-            Gold(answers=tuple(golds)),
+            Gold(answers=_golds(row)),
         )
 
     def _example(self, row: object) -> Example:

@@ -14,7 +14,10 @@ from collections.abc import Iterable
 _TOKEN = re.compile(r"[a-z0-9]+")
 _DROPPED_WORD = re.compile(r"\b(?:a|an|the|usd)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_NUMBER = re.compile(r"\$?([+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]*)(?:\.[0-9]+|(?<=[0-9])))(?: ?usd)?")
+_CLOSING = string.punctuation + string.whitespace
+_OPENING = "".join(set(_CLOSING) - set("+-.$"))
+"""Marks in front of a number that are no part of it."""
+_NUMBER = re.compile(r"\$? ?([+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]*)(?:\.[0-9]+|(?<=[0-9])))(?: ?usd)?")
 
 
 def join_answers(answers: Iterable[str]) -> str:
@@ -33,8 +36,11 @@ def rouge_l(prediction: str, reference: str) -> float:
 
 
 def exact_match(prediction: str, reference: str) -> bool:
-    """Return whether two answers are equal: as numbers, or as texts without punctuation and articles."""
-    return _comparable(prediction) == _comparable(reference)
+    """Return whether two answers are equal: as numbers, or as texts without punctuation and articles.
+
+    No answer is equal to none, also to a gold answer that is an article.
+    """
+    return bool(prediction.strip()) and _comparable(prediction) == _comparable(reference)
 
 
 def set_f1(prediction: str, reference: str) -> float:
@@ -51,7 +57,8 @@ def _items(text: str) -> set[str | float]:
 
 
 def _comparable(text: str) -> str | float:
-    if number := _NUMBER.fullmatch(text.lower().strip()):
+    plain = _DROPPED_WORD.sub(" ", text.lower()).strip()
+    if number := _NUMBER.fullmatch(plain.lstrip(_OPENING).rstrip(_CLOSING)):
         return float(number[1].replace(",", ""))
     return " ".join(_DROPPED_WORD.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 

@@ -93,15 +93,21 @@ def test_webqsp_is_read_from_its_simplified_file(tmp_path: Path) -> None:
         {"ID": "W-1", "Question": "q one", "TopicEntityID": "m.1", "TopicEntityName": "One"},
         {"ID": "W-2", "Question": "q two", "TopicEntityID": ["m.1", "m.2"], "TopicEntityName": ["One"]},
         {"ID": "W-3", "Question": "q three"},
+        {"ID": "W-4", "Question": "q four"},
     ]
     rows[0] |= {"Answers": ["A"], "Aliases": ["a", "A"]}
     rows[1] |= {"Answers": ["A", "B"], "Aliases": [["a"], []]}
     rows[2] |= {"Answers": ["A", "B"], "Aliases": ["b", "c", "B"]}
+    rows[3] |= {"Answers": ["A", "B", "A"], "Aliases": [["a"], ["b"], ["a", "x"]]}
     (tmp_path / "webqsp_simple_test.jsonl").write_text("\n".join(map(json.dumps, rows)))
     aliases = write(tmp_path / "aliases.json", {"B": ["Bee"], "q one": ["first"]})
-    one, two, three = default(WebQSP, path=tmp_path, aliases=[aliases]).examples(pytest.fail)
+    one, two, three, four = default(WebQSP, path=tmp_path, aliases=[aliases]).examples(pytest.fail)
     assert one.question.topic_entities == (Entity("m.1", "One"),)
     assert one.gold.answers == (GoldAnswer("A", aliases=("a", "first")),)
     assert two.question.topic_entities == (Entity("m.1", "One"), Entity("m.2", "m.2"))
     assert two.gold.answers == (GoldAnswer("A", aliases=("a",)), GoldAnswer("B", aliases=("Bee",)))
-    assert [answer.name for answer in three.gold.answers] == ["A", "B", "b", "c"]
+    assert three.gold.answers == (GoldAnswer("A", aliases=("b", "c")), GoldAnswer("B", aliases=("b", "c", "Bee")))
+    assert four.gold.answers == (GoldAnswer("A", aliases=("a", "x")), GoldAnswer("B", aliases=("b", "Bee")))
+    answer = Answer((Prediction("A"), Prediction("b")))
+    scored = score_question(answer, three.gold, dataset="webqsp", scoring=default(ScoringConfig))
+    assert (scored.recall, scored.exact_match) == (1, 1), "an alias is another name, and not another answer"

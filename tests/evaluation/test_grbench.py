@@ -63,6 +63,15 @@ def test_the_longest_common_subsequence_equals_the_textbook_table(first: list[st
         ("there are 33", "33", False),
         ("USD", "", True),
         ("nan", "nan", True),
+        ("5.", "5", True),
+        ("USD 5", "5", True),
+        ("$ 5", "5", True),
+        ("the (5)", "5", True),
+        ("1,200.", "1200", True),
+        ("(-5)", "5", False),
+        (".5!", "0.5", True),
+        ("", "The", False),
+        ("the", "The", True),
     ],
 )
 def test_exact_match_compares_numbers_as_numbers(prediction: str, reference: str, equal: bool) -> None:
@@ -74,6 +83,7 @@ def test_set_f1_ignores_the_order() -> None:
     assert set_f1("1,234", "1234.0") == 1
     assert set_f1("7", "7.0, 8") == pytest.approx(2 / 3)
     assert set_f1("", "x") == 0
+    assert set_f1("12, 13.", "12, 13") == 1
 
 
 def test_every_real_answer_scores_one_against_itself(shared_data: Path) -> None:
