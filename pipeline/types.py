@@ -176,7 +176,7 @@ class Scores:
     compat_readi_hit: float | None = None
     compat_rog_hit: float | None = None
     compat_rog_f1: float | None = None
-    """May exceed 1."""
+    """May exceed 1, like `compat_rog_precision`."""
     compat_arg_hit3: float | None = None
     compat_arg_f1: float | None = None
     rouge_l: float | None = None
@@ -207,6 +207,8 @@ class Scores:
     """As `damaged`, by `compat_tog_em`."""
     supported_readi_hit: float | None = None
     """As `answer_supported`, where `compat_readi_hit` counts the answers as correct: SRP's reliable answering rate."""
+    compat_rog_precision: float | None = None
+    compat_rog_recall: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,12 +66,14 @@ def _as_in_papers(answer: Answer, gold: Gold, method: str) -> dict[str, float | 
     accepted = [*names, *(alias for gold_answer in gold.answers for alias in gold_answer.aliases)]
     text = paper_metrics.answer_text(answer.raw, labels, method=method)
     tog_em = paper_metrics.tog_em(text, accepted)
-    rog_hit, rog_f1 = paper_metrics.rog_hit_and_f1(labels, names)
+    rog = paper_metrics.rog_scores(labels, names)
     return {
         "compat_tog_em": float(tog_em),
         "compat_readi_hit": float(paper_metrics.readi_hit(text, accepted)),
-        "compat_rog_hit": float(rog_hit),
-        "compat_rog_f1": rog_f1,
+        "compat_rog_hit": float(rog.hit),
+        "compat_rog_precision": rog.precision,
+        "compat_rog_recall": rog.recall,
+        "compat_rog_f1": rog.f1,
         "compat_arg_hit3": float(paper_metrics.arg_hit3(labels, names)),
         "compat_arg_f1": paper_metrics.arg_f1(labels, names),
         **_correction_by_tog_em(answer, accepted, float(tog_em)),

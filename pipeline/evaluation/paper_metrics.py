@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 _BLOCK = re.compile(r"\{([^{}]*)\}")
 _VERDICT = re.compile(r"\s*(?:yes|no)\s*(?:[.,:;!].*)?", re.IGNORECASE | re.DOTALL)
@@ -88,17 +89,26 @@ def readi_hit(text: str, golds: Iterable[str]) -> bool:
     return any(gold in text for gold in map(lower_without_spaces, golds) if gold)
 
 
-def rog_hit_and_f1(lines: Sequence[str], golds: Collection[str]) -> tuple[bool, float]:
-    """Return whether any gold name is in the joined lines, and F1 of (golds found / lines) and (golds found / golds).
+class RoGScores(NamedTuple):
+    """The scores of one answer by RoG's published code."""
+
+    hit: bool
+    precision: float
+    recall: float
+    f1: float
+
+
+def rog_scores(lines: Sequence[str], golds: Collection[str]) -> RoGScores:
+    """Count the gold names in the joined lines, per line (precision) and per gold name (recall).
 
     These are the published formulas: a name may span two lines, and a line with several gold names makes precision,
     and with it F1, exceed 1.
     """
-    if not lines:
-        return False, 0.0
+    if not lines or not golds:
+        return RoGScores(False, 0.0, 0.0, 0.0)
     joined = without_articles("\n".join(lines))
     found = sum(without_articles(gold) in joined for gold in golds)
-    return found > 0, 2 * found / (len(lines) + len(golds))
+    return RoGScores(found > 0, found / len(lines), found / len(golds), 2 * found / (len(lines) + len(golds)))
 
 
 def arg_hit3(labels: Iterable[str], golds: Collection[str]) -> bool:

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from pipeline.evaluation import paper_metrics
 from pipeline.evaluation.grbench import join_answers, rouge_l
-from pipeline.evaluation.paper_metrics import lower_without_spaces, rog_hit_and_f1, without_articles
+from pipeline.evaluation.paper_metrics import lower_without_spaces, rog_scores, without_articles
 from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.types import Answer, Example
 
@@ -107,12 +107,12 @@ def dog(texts: Iterable[str], golds: Collection[str]) -> bool:
 
 def gnn_rag_hit1(lines: Sequence[str], golds: Collection[str]) -> bool:
     """Apply RoG's hit rule to the first line only."""
-    return rog_hit_and_f1(lines[:1], golds)[0]
+    return rog_scores(lines[:1], golds).hit
 
 
 def subgraphrag_hit1(lines: Sequence[str], golds: Collection[str]) -> bool:
     """Return whether the first line with `ans:` contains a gold, in RoG's normal form."""
-    return rog_hit_and_f1(_answer_lines(lines)[:1], golds)[0]
+    return rog_scores(_answer_lines(lines)[:1], golds).hit
 
 
 def subgraphrag_f1(lines: Sequence[str], golds: Collection[str]) -> float:
@@ -169,8 +169,8 @@ RULES: tuple[Rule, ...] = (
     Rule("Readi", "Hit@1", "gold in the first {…} block", lambda r: readi(r.text, r.accepted) if r.has_topic else None),
     Rule("StructGPT", "Hit@1", "gold in the text", lambda r: structgpt(r.text, r.accepted)),
     Rule("DoG", "EM", "gold in the text, with one attempt", lambda r: dog([r.text], r.names)),
-    Rule("RoG", "Hit", "gold in the joined lines", lambda r: rog_hit_and_f1(r.lines, r.names)[0]),
-    Rule("RoG", "F1", "golds in the joined lines, per line and gold", lambda r: rog_hit_and_f1(r.lines, r.names)[1]),
+    Rule("RoG", "Hit", "gold in the joined lines", lambda r: rog_scores(r.lines, r.names).hit),
+    Rule("RoG", "F1", "golds in the joined lines, per line and gold", lambda r: rog_scores(r.lines, r.names).f1),
     Rule("GNN-RAG", "Hit@1", "gold in the first line", lambda r: gnn_rag_hit1(r.lines, r.names)),
     Rule("SubgraphRAG", "Hit@1", "gold in the first `ans:` line", lambda r: subgraphrag_hit1(r.lines, r.names)),
     Rule("SubgraphRAG", "F1", "golds in `ans:` lines, one to one", lambda r: subgraphrag_f1(r.lines, r.names)),

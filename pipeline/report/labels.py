@@ -45,6 +45,11 @@ SCORES: Mapping[str, tuple[str, str]] = {
     "compat_tog_em": ("ToG's EM", "lenient metric of a paper: the text contains a gold answer, or the reverse"),
     "compat_readi_hit": ("Readi's Hit", "lenient metric of a paper: the reply contains a gold answer"),
     "compat_rog_hit": ("RoG's Hit", "lenient metric of a paper: the lines of the answer contain a gold answer"),
+    "compat_rog_precision": (
+        "RoG's precision",
+        "lenient metric of a paper: the gold answers that the lines contain, per line",
+    ),
+    "compat_rog_recall": ("RoG's recall", "lenient metric of a paper: the share of the gold answers in the lines"),
     "compat_rog_f1": ("RoG's F1", "lenient metric of a paper: F1 of the gold answers that the lines contain"),
     "compat_arg_hit3": ("ArG's Hit@3", "lenient metric of a paper: an answer of the three best leaves is correct"),
     "compat_arg_f1": ("ArG's F1", "lenient metric of a paper: F1 of the exact labels"),

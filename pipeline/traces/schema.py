@@ -205,7 +205,7 @@ ADDED = frozenset(
     {
         *("critical_s", "at_limit", "without_plan", "replies_cut", "first_attempt", "query_type"),
         *("corrected_tog_em", "damaged_tog_em", "supported_readi_hit", "recovered_halted", "recovered_incorrect"),
-        *("relation_recall", "followed_relations", "gold_relations"),
+        *("relation_recall", "followed_relations", "gold_relations", "compat_rog_precision", "compat_rog_recall"),
         *("topic_entities", "gold_paths", "trail"),
     }
 )

@@ -17,7 +17,7 @@ from pipeline.traces.schema import ADDED
 from pipeline.types import Scores
 
 _SCORES = frozenset(score.name for score in fields(Scores))
-_UNLIMITED = frozenset({"compat_rog_f1"})
+_UNLIMITED = frozenset({"compat_rog_f1", "compat_rog_precision"})
 """Scores that may exceed 1."""
 _NEVER_NULL_IN: Mapping[str, frozenset[str]] = {
     "steps": frozenset({"index", "kind", "role", "start_s", "duration_s", "shared"}),
