@@ -15,6 +15,7 @@ from pipeline.analysis.paired import (
     Clusters,
     RunConfiguration,
     difference,
+    exact_p,
     incomparable,
     pair_scores,
     read_rows,
@@ -23,7 +24,7 @@ from pipeline.analysis.rerun_variance import RerunVariance
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import is_oracle, without_oracles
-from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm, mcnemar
+from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm
 from pipeline.llm.interface import simulated
 from pipeline.suggestions import did_you_mean
 
@@ -285,7 +286,6 @@ def _compare(
         raise UserError(f"{base.name} and {other.name} have no question in common with the score {score}")
     before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "other"))
     labels = clusters.of_pair(pair) if clusters else None
-    binary = bool(np.isin([before, after], [0, 1]).all())
     return Comparison(
         configuration=other,
         questions=pair.height,
@@ -293,7 +293,7 @@ def _compare(
         base=float(before.mean()),
         other=float(after.mean()),
         difference=difference(pair, clusters, scoring),
-        exact_p=mcnemar(after, before, clusters=labels) if binary else None,
+        exact_p=exact_p(pair, clusters),
         won=pair.filter(pl.col("other") > pl.col("base"))["question_id"].to_list(),
         lost=pair.filter(pl.col("other") < pl.col("base"))["question_id"].to_list(),
         base_cost=mean_cost(base, pair),

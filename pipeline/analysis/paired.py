@@ -15,7 +15,7 @@ from pipeline import config
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.simulated import answered_by
-from pipeline.evaluation.statistics import Difference, paired_bootstrap
+from pipeline.evaluation.statistics import Difference, mcnemar, paired_bootstrap
 from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.llm.interface import is_closed_book, simulated
 from pipeline.traces.folder import RunFolder
@@ -25,7 +25,7 @@ from pipeline.traces.storage import StoragePath
 
 _COLUMNS = (
     *("question", "gold", "dataset", "split", "method", "status"),
-    *("llm_calls", "prompt_tokens", "completion_tokens", "kg_lookups", "wall_s"),
+    *("llm_calls", "prompt_tokens", "completion_tokens", "kg_lookups", "wall_s", "at_limit"),
 )
 GOLD_DIGEST = pl.col("gold").list.sort().list.join("\0").hash().alias("gold_digest")
 """A digest of the gold answers of a question."""
@@ -103,6 +103,12 @@ class RunConfiguration:
     def failed(self) -> int:
         """The number of its finished questions that failed. They count as wrong."""
         return int((self.rows["status"] == "failed").sum())
+
+    @property
+    def limited_share(self) -> float:
+        """The share of its finished questions that met a limit; older traces do not say which, and count as none."""
+        share: float | None = self.rows.select(pl.col("at_limit").cast(pl.Float64).mean()).item()
+        return share or 0.0
 
     @property
     def retriever(self) -> str | None:
@@ -199,6 +205,14 @@ def difference(pair: pl.DataFrame, clusters: Clusters | None, scoring: ScoringCo
     before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "other"))
     labels = None if clusters is None else clusters.of_pair(pair)
     return paired_bootstrap(after, before, clusters=labels, **scoring.bootstrap)
+
+
+def exact_p(pair: pl.DataFrame, clusters: Clusters | None) -> float | None:
+    """Return the p-value of McNemar's test of `pair_scores`; None for scores other than 0 and 1."""
+    before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "other"))
+    if not np.isin([before, after], [0, 1]).all():
+        return None
+    return mcnemar(after, before, clusters=None if clusters is None else clusters.of_pair(pair))
 
 
 def question_clusters(rows: pl.DataFrame, field: str = "auto") -> Clusters | None:

@@ -65,6 +65,7 @@ def _effect_figures(effect: Effect, numbers: Mapping[str, int]) -> dict[str, Any
         "score": effect.other,
         "difference": difference.mean,
         "interval": [difference.low, difference.high],
+        "exact_p": effect.exact_p,
         "published": list(effect.published),
         "verdict": effect.verdict,
     }

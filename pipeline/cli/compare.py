@@ -35,9 +35,11 @@ from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError
+from pipeline.evaluation.budget_limits import AT_LIMIT, MUCH_LIMITED
 from pipeline.evaluation.configuration_summary import merits
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.simulated import closed_book_lines
+from pipeline.evaluation.unreadable import named_shares
 from pipeline.suggestions import did_you_mean
 from pipeline.text import agreeing, counted
 from pipeline.traces.folder import RunFolder
@@ -229,6 +231,13 @@ def _over_seeds(base: RunConfiguration, others: Sequence[RunConfiguration], scor
     )
 
 
+def _limits(configurations: Sequence[RunConfiguration]) -> list[str]:
+    """Say in which configurations more than 1 % of the questions met a limit, the highest share first (§2.5)."""
+    high = [(share, each.name) for each in configurations if (share := each.limited_share) > MUCH_LIMITED]
+    high.sort(key=lambda pair: (-pair[0], pair[1]))
+    return [f"{AT_LIMIT}: {named_shares(high)}"] if high else []
+
+
 def _notes(
     plan: Plan, selection: Selection, comparisons: Sequence[Comparison], variance: RerunVariance | None
 ) -> list[str]:
@@ -262,6 +271,7 @@ def _notes(
         for name in differing_code([base.code, other.code])
     )
     notes += _over_seeds(base, selection.others, plan.score)
+    notes += _limits([base, *selection.others])
     folders = dict.fromkeys(each.folder for each in (base, *selection.others))
     rescored = [each.folder.path for each in (base, *selection.others) if _is_rescored(each, plan.score)]
     notes += [

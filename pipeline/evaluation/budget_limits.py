@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.unreadable import at_most_text, named_shares, share_text
 
-_MUCH = 0.01
+MUCH_LIMITED = 0.01
 """A share above which a difference between configurations may come from the limit."""
+AT_LIMIT = "configurations whose questions met a limit of budget or of the method, which may decide their scores"
 
 
 def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
@@ -27,10 +28,7 @@ def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
         return (
             f"{at_most_text(max(shares))} of the questions of each configuration met a limit of budget or of the method"
         )
-    named = named_shares([(share, each.number) for share, each in high])
-    return (
-        f"configurations whose questions met a limit of budget or of the method, which may decide their scores: {named}"
-    )
+    return f"{AT_LIMIT}: {named_shares([(share, each.number) for share, each in high])}"
 
 
 def cut_replies_line(summaries: Sequence[ConfigurationSummary]) -> str:
@@ -68,4 +66,4 @@ def limited_share(summary: ConfigurationSummary) -> float | None:
 def much_limited(summaries: Sequence[ConfigurationSummary]) -> list[tuple[float, ConfigurationSummary]]:
     """Return the configurations in which more than 1 % of the questions met a limit, with the share, highest first."""
     shares = [(limited_share(each) or 0.0, each) for each in summaries]
-    return sorted((pair for pair in shares if pair[0] > _MUCH), key=lambda pair: (-pair[0], pair[1].number))
+    return sorted((pair for pair in shares if pair[0] > MUCH_LIMITED), key=lambda pair: (-pair[0], pair[1].number))

@@ -165,6 +165,6 @@ def _without_gold(
 ) -> Scores:
     if scoring.empty_gold == "exclude":
         return Scores()
-    score = float(not candidates)
+    score = float(not candidates and answer.status != "failed")
     standard = dict.fromkeys(("hits_at_1", "hits_any", "precision", "recall", "f1", "exact_match"), score)
     return Scores(**standard, **_reflection(answer, groups, score, scoring))

@@ -48,9 +48,9 @@ def share_text(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def named_shares(shares: Sequence[tuple[float, int]]) -> str:
-    """Format the first shares with the numbers of their configurations, and say of how many others there are."""
-    named = ", ".join(f"{share_text(share)} in {number}" for share, number in shares[:_NAMED])
+def named_shares(shares: Sequence[tuple[float, object]]) -> str:
+    """Format the first shares with the numbers or names of their configurations, and say how many others there are."""
+    named = ", ".join(f"{share_text(share)} in {configuration}" for share, configuration in shares[:_NAMED])
     return f"{named} and in {len(shares) - _NAMED:,} more" if len(shares) > _NAMED else named
 
 

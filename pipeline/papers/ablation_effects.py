@@ -10,7 +10,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.analysis.paired import difference, pair_scores, question_clusters, read_rows
+from pipeline.analysis.paired import difference, exact_p, pair_scores, question_clusters, read_rows
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.retrievers import retriever_lines
@@ -38,6 +38,10 @@ class Effect:
     other: float
     difference: Difference
     """Other minus base, over the same questions, with an interval clustered by source."""
+    exact_p: float | None
+    """The p-value of McNemar's test, for a score of 0 and 1; None for any other, whose interval decides."""
+    confidence: float
+    """The coverage of the interval."""
     published: Sequence[float]
     """The same difference in percentage points, wherever the papers print it.
 
@@ -53,7 +57,7 @@ class Effect:
     @property
     def verdict(self) -> str:
         """Whether the difference is significant, and has the direction that the papers report."""
-        if self.difference.low <= 0 <= self.difference.high or not self.difference.mean:
+        if not self._is_significant:
             return "not significant"
         if not self.published:
             return "significant"
@@ -61,6 +65,12 @@ class Effect:
         if len(signs) > 1:
             return "both signs published"
         return "as published" if np.sign(self.difference.mean) in signs else "opposite sign"
+
+    @property
+    def _is_significant(self) -> bool:
+        if self.exact_p is not None:
+            return self.exact_p < 1 - self.confidence
+        return bool(self.difference.mean) and not self.difference.low <= 0 <= self.difference.high
 
 
 def measured_effects(
@@ -83,9 +93,19 @@ def measured_effects(
                 value for name, values in known.items() if name not in present for value in values
             ]
             base, other = (float(pair[name].to_numpy().mean()) for name in ("base", "other"))
-            change = difference(pair, clusters, scoring)
-            published_differences = known.get(score, published_other_scores)
-            effects.append(Effect(ablation, score, pair.height, base, other, change, published_differences))
+            effects.append(
+                Effect(
+                    ablation,
+                    score,
+                    questions=pair.height,
+                    base=base,
+                    other=other,
+                    difference=difference(pair, clusters, scoring),
+                    exact_p=exact_p(pair, clusters),
+                    confidence=scoring.confidence,
+                    published=known.get(score, published_other_scores),
+                )
+            )
     return effects
 
 

@@ -676,3 +676,12 @@ def test_p_is_printed_on_eighty_columns(kgqa: Kgqa, monkeypatch: pytest.MonkeyPa
     headings = next(line for line in lines if "verdict" in line)
     assert " p " in headings
     assert max(map(len, lines[:12])) <= 80
+
+
+def test_a_comparison_names_the_configurations_whose_questions_met_a_limit(kgqa: Kgqa) -> None:
+    words = ("method=srp", "method.depth=1,2", *WORLD, "llm=oracle", "run.limit=8", "run.dir=run")
+    kgqa("sweep", *words, "budget.max_llm_calls=2")
+    said = " ".join(kgqa("compare", "run").out.split())
+    assert re.search(r"met a limit of budget or of the method, which may decide their scores: [\d.]+ % in", said)
+    kgqa("sweep", *words, "run.restart=true")
+    assert "met a limit" not in kgqa("compare", "run").out

@@ -77,6 +77,8 @@ def test_with_strict_empty_an_empty_answer_is_correct_without_gold() -> None:
     )
     assert (silent.hits_at_1, silent.f1, silent.exact_match, silent.compat_tog_em) == (1, 1, 1, None)
     assert (loud.hits_at_1, loud.f1, loud.exact_match) == (0, 0, 0)
+    failed = score(Answer(status="failed"), gold(), scoring=strict)
+    assert (failed.hits_at_1, failed.f1, failed.exact_match) == (0, 0, 0), "a failed question is wrong"
 
 
 def test_accents_count_if_they_are_not_stripped() -> None:

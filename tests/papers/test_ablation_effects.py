@@ -17,7 +17,8 @@ from tests.evaluation.test_score_tables import printed, summary
 
 def effect(low: float, high: float, published: tuple[float, ...]) -> Effect:
     difference = Difference(mean=(low + high) / 2, low=low, high=high, p_value=0.5)
-    return Effect(Ablation("w/o part", "x", "y"), "f1", 70, 0.5, 0.5 + difference.mean, difference, published)
+    part = Ablation("w/o part", "x", "y")
+    return Effect(part, "f1", 70, 0.5, 0.5 + difference.mean, difference, None, 0.95, published)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,14 @@ def effect(low: float, high: float, published: tuple[float, ...]) -> Effect:
 )
 def test_verdicts(low: float, high: float, published: tuple[float, ...], verdict: str) -> None:
     assert effect(low, high, published).verdict == verdict
+
+
+def test_the_exact_test_decides_for_scores_of_0_and_1() -> None:
+    """Five questions of a hundred lost and none won: the interval leaves out zero, and p is 1/16."""
+    lost = effect(-0.1, -0.01, (-1.0,))
+    assert lost.verdict == "as published"
+    assert replace(lost, exact_p=0.0625).verdict == "not significant"
+    assert replace(lost, exact_p=0.031).verdict == "as published"
 
 
 def test_a_score_has_the_heading_of_other_tables() -> None:
