@@ -21,6 +21,7 @@ from pipeline.config.identity import canonical
 from pipeline.config.key_docs import search_path
 from pipeline.config.keys import SECTIONS
 from pipeline.config.models import llm_by_role
+from pipeline.datasets.subsample import Subsample
 from pipeline.errors import UserError
 from pipeline.renames import current_override, current_target
 
@@ -36,6 +37,9 @@ _ACCOUNT = ("VIRTUOSO_USER", "VIRTUOSO_PASSWORD")
 
 _ADDRESS = re.compile(r"://|[\w\]]:\d")
 """What a text has that can be the address of a server: a scheme, or a port."""
+
+_PLACES = {"material": "dataset", "collect": "method"}
+"""Sections of a command, and the sections in which the `run.yaml` of its run has them."""
 
 Leaf = tuple[str, str]
 """The section of a key, and its value as text. A section inside another one counts by its own name alone."""
@@ -145,13 +149,19 @@ def _own_sections(overrides: Sequence[str]) -> Iterator[tuple[str, Mapping[str, 
     """Yield the sections of a run in the searched configuration, and under the overrides, with their names."""
     composed = compose(overrides, given=dict.fromkeys(required(overrides)))
     yield from ((name, composed[name]) for name in SECTIONS)
+    yield "dataset", {"_target_": f"{Subsample.__module__}.{Subsample.__name__}"}
     for folder in search_path([conf_dir(), *user_conf_dirs()], overrides):
         for file in folder.rglob("*.yaml"):
-            if file.parent == folder:  # the keys of a command
-                continue
             content = _load(file)
+            if file.parent == folder:  # the keys of a command
+                yield from ((place, content[key]) for key, place in _PLACES.items() if _is_section(content.get(key)))
+                continue
             yield file.parent.name, content
-            yield from ((key, value) for key, value in content.items() if key in SECTIONS and isinstance(value, dict))
+            yield from ((key, value) for key, value in content.items() if key in SECTIONS and _is_section(value))
+
+
+def _is_section(value: object) -> bool:
+    return isinstance(value, dict)
 
 
 def _load(file: Path) -> dict[str, Any]:

@@ -290,3 +290,21 @@ class TestKeys:
         with pytest.raises(Exception, match=r"http://elsewhere/sparql, which would get the key in VIRTUOSO_PASSWORD"):
             config.refuse_untrusted([resolved], "run.yaml")
         config.refuse_untrusted([resolved], "list.txt", ["kg=sparql", "kg.endpoints=[http://elsewhere/sparql]"])
+
+
+@pytest.mark.parametrize(
+    ("command", "run"),
+    [
+        (("estimate", "method=srp", "estimate.tokens_per_s_per_gpu=100", "estimate.questions=4"), "runs/r-sample"),
+        (("collect", "rog", "output=rows.jsonl", "dataset.split=train", "run.limit=4"), "runs/r"),
+    ],
+    ids=["estimate", "collect"],
+)
+def test_the_runs_of_other_commands_of_the_project_need_no_trust(
+    command: tuple[str, ...], run: str, kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`kgqa ls` names their `run.yaml`, as that of any other run."""
+    monkeypatch.chdir(tmp_path)
+    assert kgqa(*command, "llm=oracle", "dataset.triples=2000", "run.dir=runs/r").code == 0
+    again = kgqa("evaluate", f"{run}/run.yaml")
+    assert (again.code, "nothing to run" in again.err) == (0, True), again.err
