@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+import polars as pl
+
 from pipeline.engine.retry_advice import begun_by_other, with_new_folder
 from pipeline.llm.interface import replies_from_gold
 from pipeline.text import agreeing, counted, kgqa
 from pipeline.traces.folder import BATCH, RunFolder
-from pipeline.traces.reader import count_older_replies, count_questions
+from pipeline.traces.reader import count_older_replies, count_questions, read_shards
 from pipeline.traces.storage import StoragePath
 
 
@@ -46,8 +48,7 @@ def _unfinished_notes(folder: RunFolder) -> list[str]:
     if folder.read_summary() is not None:
         return []
     count, state, run = count_questions(folder), folder.state(None), folder.require_run()
-    configurations = len(run["points"])
-    each = f", in each of {counted(configurations, 'configuration')}" if configurations > 1 else ""
+    each = f", in each of {counted(len(run['points']), 'configuration')}" if _are_asked_alike(folder) else ""
     goes_on = f"{kgqa('evaluate', folder.path / 'run.yaml')} continues it"
     if other := begun_by_other(run):
         goes_on = f"{other} began it, and this version does not continue it: {with_new_folder(folder.path)}"
@@ -58,6 +59,12 @@ def _unfinished_notes(folder: RunFolder) -> list[str]:
         f"{folder.path} is {state}: only the {counted(count, 'question')} in its finished shards "
         f"{agreeing('are', count)} counted{each}{reason}{others}"
     ]
+
+
+def _are_asked_alike(folder: RunFolder) -> bool:
+    """Whether several configurations have answered equally many questions: those of several datasets have not."""
+    asked = pl.concat(read_shards(folder, ["point"]))["point"].value_counts()["count"]
+    return len(asked) > 1 and asked.n_unique() == 1
 
 
 def _token_notes(folder: RunFolder) -> list[str]:

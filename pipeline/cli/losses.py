@@ -31,6 +31,7 @@ from pipeline.engine.sources import is_own
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import FittingTable, plain_table, too_wide
 from pipeline.text import counted, show_command
+from pipeline.traces.reader import read_shards
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +149,8 @@ def _selection_notes(opened: Run, chosen: pl.DataFrame) -> list[str]:
 
 def _notes(opened: Run, largest: pl.DataFrame) -> list[str]:
     if largest.is_empty():
-        return ["every question that has gold answers is answered right"]
+        scored = sum(shard["hits_at_1"].count() for shard in read_shards(opened.folder, ["hits_at_1"]))
+        return ["every question that has gold answers is answered right" if scored else "no question has gold answers"]
     first: dict[str, Any] = largest.row(0, named=True)
     configurations = len(opened.metadata["points"])
     command = show_command(opened.folder.path, first["example"], first["configuration"], configurations)

@@ -60,12 +60,13 @@ def _seen(path: StoragePath, configurations: Sequence[Configuration]) -> Iterato
     """Say in a few sentences what a run shows, and which command explains a wrong answer."""
     scored = [each for each in configurations if _SCORE in each.summary.scores]
     if scored:
-        yield from _results(path, scored)
+        yield from _results(path, scored, len(configurations))
         yield from gold_lines([each.summary for each in scored])
     yield from _unsound(path, configurations)
 
 
-def _results(path: StoragePath, scored: Sequence[Configuration]) -> Iterator[str]:
+def _results(path: StoragePath, scored: Sequence[Configuration], configurations: int) -> Iterator[str]:
+    """Say which of the configurations of a run that have a score is the best. The run has so many `configurations`."""
     summaries = [each.summary for each in scored]
     among = [scored[each] for each in rivals([(each.asked, each.questions, is_oracle(each)) for each in summaries])]
     if not among:
@@ -88,7 +89,7 @@ def _results(path: StoragePath, scored: Sequence[Configuration]) -> Iterator[str
         yield from _by_hops(best.summary.breakdown.get("hops", ()))
     wrong = best.rows.filter(pl.col(_SCORE) == 0)["question_id"].sort()
     if len(wrong):
-        yield f"{show_command(path, wrong[0], number, len(scored))} prints every step of a wrong answer."
+        yield f"{show_command(path, wrong[0], number, configurations)} prints every step of a wrong answer."
 
 
 def _common(among: Sequence[Configuration], scored: Sequence[Configuration]) -> str:

@@ -249,6 +249,9 @@ def _made_lines(misses: Counter[str], made: int) -> Iterator[str]:
     why = [f"{new:,} for questions that no finished shard has there"] if new else []
     if reasons:
         why.append(f"{'the others' if new else 'they'} differ from the most similar ones there: {shown}{more}")
+    if not why:
+        yield f"run.reuse: {counted(made, 'call')} had to be made; the earlier runs have gone on, and have them now"
+        return
     yield f"run.reuse: {counted(made, 'call')} had to be made, because no earlier run has them: {'; '.join(why)}"
 
 

@@ -220,7 +220,7 @@ def is_oracle(configuration: MayBeOracle) -> bool:
 def merits(best: MayBeOracle, configurations: Iterable[MayBeOracle]) -> list[str]:
     """Return what the best has done and those have not that `without_oracles` has left out to find it."""
     left_out = [] if is_oracle(best) else [each for each in configurations if is_oracle(each)]
-    asked = ["asked the graph"] * any(each.closed_book for each in left_out)
+    asked = ["asked the graph or a language model"] * any(each.closed_book for each in left_out)
     return asked + ["got no gold answers"] * any(is_told_gold(each.method) for each in left_out)
 
 

@@ -304,13 +304,13 @@ def test_the_score_of_the_oracle_alone_is_never_the_best(kgqa: Kgqa) -> None:
     swept = kgqa("sweep", *words, "run.dir=runs/run")
     cot, srp = summary(Path("runs/run"))["points"]
     assert cot["hits_at_1"] > srp["hits_at_1"] > 0
-    assert "highest Hits@1 of those that asked the graph: configuration 1, method=srp" in swept.out
+    assert "highest Hits@1 of those that asked the graph or a language model: configuration 1, method=srp" in swept.out
     compared = kgqa("compare", "runs/run", "base=best")
-    assert "1 has the highest score of those that asked the graph on the questions" in compared.out
+    assert "1 has the highest score of those that asked the graph or a language model on the questions" in compared.out
     (listed,) = json.loads(kgqa("ls", "json=true").out)["runs"]
     assert (listed["best_configuration"], listed["hits_at_1"]) == (1, srp["hits_at_1"])
     reported = kgqa("report", "runs/run").out
-    assert "2 configurations, of which 1 asked the graph" in reported
+    assert "2 configurations, of which 1 asked the graph or a language model" in reported
     assert "In configuration 1, the best, srp answered" in reported
 
 
@@ -330,14 +330,24 @@ def test_a_method_that_gets_gold_answers_is_never_the_best(kgqa: Kgqa) -> None:
     assert "2 configurations, of which 1 got no gold answers" in " ".join(kgqa("report", "runs/run").out.split())
 
 
+def test_a_sweep_over_questions_without_gold_answers_ends_with_its_table(kgqa: Kgqa) -> None:
+    Path("facts.tsv").write_text("a\tnear\tb\n")
+    row = {"id": "q", "question": "what is near a?", "topic_entities": ["a"], "answers": []}
+    Path("questions.jsonl").write_text(json.dumps(row) + "\n")
+    words = ("dataset=custom", "dataset.triples=facts.tsv", "dataset.questions=questions.jsonl", "llm=similarity")
+    swept = kgqa("sweep", "method=srp,rag", *words, "run.dir=run")
+    assert swept.code == 0, swept.err
+    assert "no configuration is named as the best: none has a right first answer" in swept.out
+    assert "no question has gold answers" in kgqa("losses", "run").out
+
+
 def test_no_configuration_is_the_best_if_none_has_a_right_answer(kgqa: Kgqa) -> None:
     """CoT has right answers, but they are the oracle's: no method that asks the graph has one at this depth."""
     words = ("method.depth=1", "dataset.types=[2-hop]", *WORLD, "run.limit=4", "llm=oracle")
     srp = kgqa("sweep", "method=srp", "method.beam_width=1,2", *words).out
     assert "no configuration is named as the best: none has a right first answer" in srp
-    assert "no configuration is named as the best: none of those that asked the graph has a right first answer" in (
-        kgqa("sweep", "method=cot,srp", *words).out
-    )
+    both = kgqa("sweep", "method=cot,srp", *words).out
+    assert "none of those that asked the graph or a language model has a right first answer" in both
 
 
 @pytest.mark.parametrize("axis", [("run.limit=2,4",), ("dataset.seed=1,2", "run.limit=3")])
