@@ -7,6 +7,7 @@ import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import sweep_table
 from pipeline.text import kgqa
+from pipeline.traces.folder import RunFolder
 
 _CHOICE = re.compile(r"\w+=[\w-]+")
 """The choice of a configuration group, such as `llm=oracle`."""
@@ -40,11 +42,22 @@ def run(arguments: Arguments) -> Output:
     names = configuration_names(folders, batches)
     runs = [run_figures(folder, batch) for folder, batch in sweep.batches]
     calls = {name: sum(each[name] for each in runs) for name in ("logical_llm_calls", "physical_llm_calls")}
-    notes = list(dict.fromkeys(note for folder, batch in sweep.batches for note in run_notes(folder, batch)))
+    notes = _notes_of_batches([run_notes(folder, batch) for folder, batch in sweep.batches], folders)
     notes += sweep_notes(folders, batches, calls)
     figures = {"runs": runs, **calls}
     table = sweep_table([summary for batch in batches for summary in batch], names)
     return Output(figures, [table], notes, exit_code=exit_code(*folders))
+
+
+def _notes_of_batches(notes: Sequence[Sequence[str]], folders: Sequence[RunFolder]) -> list[str]:
+    """Return notes of all batches once, and others with the name of their batch: each has a configuration 0."""
+    said = dict.fromkeys(chain.from_iterable(notes))
+    named = [[note] if all(note in each for each in notes) else _named(note, notes, folders) for note in said]
+    return list(chain.from_iterable(named))
+
+
+def _named(note: str, notes: Sequence[Sequence[str]], folders: Sequence[RunFolder]) -> list[str]:
+    return [f"{folder.path.name}: {note}" for folder, each in zip(folders, notes, strict=True) if note in each]
 
 
 def run_configurations(arguments: Arguments, sweep: Sweep) -> None:

@@ -20,7 +20,7 @@ from pipeline.engine.components import Backends
 from pipeline.engine.dataset_changes import DatasetChanges, extension, find_changes, read_origins
 from pipeline.engine.gold_changes import renew_rows
 from pipeline.engine.rejections import rows_sentence
-from pipeline.engine.retry_advice import RESTART, with_new_folder
+from pipeline.engine.retry_advice import RESTART, restart_search, with_new_folder
 from pipeline.engine.shard import Part, shards
 from pipeline.engine.sources import edited_with_method, model_sources, project_sources, user_sources
 from pipeline.errors import ServiceError, UserError
@@ -270,6 +270,8 @@ def ways_out(folder: RunFolder, *, keeps_calls: bool = True) -> str:
 
     `keeps_calls` is whether `run.reuse` accepts the calls of finished shards.
     """
+    if search := folder.search:
+        return restart_search(RunFolder(search))
     if not folder.finished():
         return f"{RESTART}; without this change, the run goes on with the calls that it has made"
     if not keeps_calls:

@@ -9,6 +9,7 @@ from typing import Any
 from pipeline.config import shell_override
 from pipeline.engine.sources import is_own
 from pipeline.errors import ContextOverflow, Unanswerable
+from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import FailedRows
 
 _TOO_LONG = f"{ContextOverflow.__name__}:"
@@ -38,6 +39,16 @@ def with_new_folder(run: object) -> str:
     """
     reuse = shell_override("run.reuse", [str(run)])
     return f"{RESTART}; another run.dir with {reuse} takes over the calls of its finished shards"
+
+
+def restart_search(search: RunFolder) -> str:
+    """Return what to do with the batches of a search that asks for other configurations now, as its scores differ."""
+    runs = list(map(str, [search.path, *search.batches()]))
+    return (
+        f"this is a batch of the search in {search.path}, which asks for other configurations after its scores have "
+        f"changed: run.restart=true deletes all batches and starts again; another run.dir with "
+        f"{shell_override('run.reuse', runs)} takes over the calls of their finished shards"
+    )
 
 
 def can_retry(configs: Sequence[Mapping[str, Any]], head: Mapping[str, Any], counts: Iterable[tuple[int, int]]) -> bool:

@@ -115,6 +115,8 @@ class RunFolder:
 
     def batches(self) -> list[StoragePath]:
         """Return the run folders of the further batches of a search, in their order."""
+        if isinstance(self.path, Path) and not self.path.is_dir():
+            return []
         _, subfolders = names_in(self.path)
         return [self.path / name for name in sorted(subfolders) if name.startswith(BATCH)]
 
@@ -132,7 +134,14 @@ class RunFolder:
                 around.rmdir()
 
     def clear(self) -> None:
-        """Remove the results of the run. `run.yaml` goes first: a run that is cleared in part is not resumed."""
+        """Remove the results of the run, and the further batches of a search, which followed from them.
+
+        `run.yaml` goes first: a run that is cleared in part is not resumed.
+        """
+        for batch in map(RunFolder, self.batches()):
+            batch.clear()
+            if isinstance(batch.path, Path) and batch.other_file() is None:
+                shutil.rmtree(batch.path, ignore_errors=True)
         for files in (
             [self.path / "run.yaml", self.path / "summary.json", self.rejected, self._stopped],
             matching(self.path / "drafts", "shard-*.jsonl"),

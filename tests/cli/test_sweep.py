@@ -14,7 +14,9 @@ import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from rich.console import Console
 
+from pipeline.cli.sweep import _notes_of_batches
 from pipeline.engine.run import compose_configurations
+from pipeline.traces.folder import RunFolder
 from tests.cli.conftest import WORLD, FixedReply, Kgqa, serving
 
 ERRING = (*WORLD, "llm=oracle", "llm.error_rate=0.3", "run.dir=run")
@@ -94,6 +96,13 @@ def test_a_search_with_early_stopping_may_end_with_a_batch_of_one(kgqa: Kgqa) ->
     shown = kgqa("sweep", *search, "method=srp", "method.depth=range(1,4)", *ERRING)
     assert shown.code == 0, shown.err
     assert shown.out.splitlines()[-1].startswith("3 configurations: ")
+
+
+def test_notes_of_several_batches_name_their_batch() -> None:
+    folders = [RunFolder(Path("runs") / name) for name in ("first", "batch-001")]
+    notes = [["retriever: lexical", "40.6 % in 0"], ["retriever: lexical", "no question met a limit"]]
+    named = ["retriever: lexical", "first: 40.6 % in 0", "batch-001: no question met a limit"]
+    assert _notes_of_batches(notes, folders) == named
 
 
 def test_a_sweep_over_the_number_of_questions_is_compared_with_this_number(kgqa: Kgqa) -> None:

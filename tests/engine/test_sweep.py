@@ -14,6 +14,7 @@ from pipeline import config
 from pipeline.engine.run import Configuration, execute
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
+from pipeline.traces.folder import RunFolder
 from tests.support import LARGE, each_method
 
 WORLD = (
@@ -190,6 +191,28 @@ def test_batches_of_a_searching_sweeper_share_their_calls(tmp_path: Path) -> Non
     made = [summary(folder.path)["physical_llm_calls"] for folder, _ in sweep.batches]
     assert sum(made) == together["physical_llm_calls"]
     assert made[1] > 0
+
+
+def test_a_search_that_asks_for_other_configurations_says_how_to_begin_again(tmp_path: Path) -> None:
+    """As after `run.retry_failed` or new gold answers, which change the scores that the sampler sees."""
+
+    def search(*batches: tuple[int, ...], restart: bool = False) -> Sweep:
+        sweep = Sweep(Console(quiet=True))
+        words = [*WORLD, f"run.dir={tmp_path / 'sweep'}", "method=r3", *(["run.restart=true"] if restart else [])]
+        for depths in batches:
+            sweep.run([[*words, f"method.depth={depth}"] for depth in depths])
+        return sweep
+
+    search((2, 3), (3, 4), (5, 6))
+    with pytest.raises(UserError) as refused:
+        search((2, 3), (4, 5))
+    folders = [tmp_path / "sweep", *(tmp_path / "sweep" / f"batch-00{number}" for number in (1, 2))]
+    assert f"this is a batch of the search in {folders[0]}, which asks for other configurations" in str(refused.value)
+    assert "run.restart=true deletes all batches and starts again" in str(refused.value)
+    assert f"run.reuse=[{','.join(map(str, folders))}]" in str(refused.value)
+    search((2, 3), (4, 5), restart=True)
+    assert RunFolder(folders[0]).batches() == folders[1:2], "the third batch belongs to the earlier search"
+    assert not folders[2].exists()
 
 
 def test_a_shared_or_reused_call_counts_as_long_as_the_model_took(tmp_path: Path) -> None:
