@@ -54,6 +54,11 @@ class DatasetChanges:
             f"{what}: {counted(len(ids), 'question')}, the first is {ids[0]}" for what, ids in differing.items() if ids
         ]:
             raise UserError(f"{folder.path} holds answers to other questions ({'; '.join(named)}). {ways_out}")
+        if self.gold and not may_extend:
+            raise UserError(
+                f"the gold answers of {counted(self.gold, 'question')} have changed since {folder.path} was begun, and "
+                f"run.early_stopping has decided by the old ones which configurations answer all questions. {ways_out}"
+            )
         if (self.added or self.grown) and not extend:
             more = f"the dataset has more questions than {folder.path} has answered"
             raise UserError(f"{more}: {extension(may_extend)}{ways_out}")

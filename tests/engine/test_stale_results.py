@@ -19,10 +19,12 @@ from pipeline.analysis.runs import open_run
 from pipeline.cli.main import main
 from pipeline.console import Console
 from pipeline.engine import sources
+from pipeline.engine.dataset_changes import DatasetChanges
 from pipeline.engine.retry_advice import retry_refusals
 from pipeline.errors import OUTAGE, ServiceError, UserError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.simulation.oracle import QuestionOracle
+from pipeline.traces.folder import RunFolder
 from pipeline.traces.origin import READ_BY_METHODS
 from tests.engine.user_project import CITIES, Project
 from tests.support import sampled
@@ -709,3 +711,12 @@ class TestAFolderWithoutAnAnswer:
             shard.unlink()
         (project.folder / "runs/r/drafts/shard-00000.0123abcd.jsonl").write_text("[]\n")
         assert "holds another run" in project.run("method=cot", "llm=oracle", "run.seed=5", code=2)
+
+
+def test_new_gold_answers_are_refused_after_early_stopping_has_decided_by_the_old_ones(tmp_path: Path) -> None:
+    changes = DatasetChanges(gold=3)
+    changes.refuse(RunFolder(tmp_path), "what to do", extend=False, may_extend=True)
+    with pytest.raises(
+        UserError, match=r"gold answers of 3 questions have changed .* has decided by the old ones .*do$"
+    ):
+        changes.refuse(RunFolder(tmp_path), "what to do", extend=False, may_extend=False)
