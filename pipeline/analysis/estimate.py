@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from pipeline.evaluation.config import ScoringConfig
+from pipeline.evaluation.statistics import wilson
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
@@ -26,6 +27,9 @@ MEASURES = (
 """Costs per question, summed over all configurations. `logical_calls` counts calls as if each configuration had run
 alone; calls and tokens otherwise count what was sent to the model. `token_usd` is the price of the tokens in US
 dollars. `busy_s` is the time the question was in flight."""
+
+_CALLS = MEASURES.index("physical_calls")
+_PER_CALL = ("prompt_tokens", "completion_tokens", "token_usd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +56,16 @@ class Projection:
         return Projection(*map(max, (self.value, self.low, self.high), (other.value, other.low, other.high)))
 
 
-def measure(
-    folder: RunFolder, configurations: Sequence[int], *, token_prices: Mapping[str, float]
-) -> npt.NDArray[np.float64]:
-    """Return the cost of each sampled question in these configurations together, shape (questions, `MEASURES`).
+def measure(folder: RunFolder, configurations: Sequence[int], *, token_prices: Mapping[str, float]) -> pl.DataFrame:
+    """Return the cost of each sampled question in these configurations together: `question_id` and `MEASURES`.
 
     `token_prices` are the US dollars per token of `prompt_tokens` and `completion_tokens`; a missing one is 0.
     """
     columns = ("point", "question_id", "llm_calls", "kg_queries", "wall_s", "steps")
     parts = (_per_question(rows.filter(pl.col("point").is_in(configurations))) for rows in read_shards(folder, columns))
     usd = pl.sum_horizontal(pl.lit(0.0), *(pl.col(kind) * price for kind, price in token_prices.items()))
-    return pl.concat(parts).with_columns(usd.alias("token_usd")).select(MEASURES).to_numpy().astype(np.float64)
+    costs = pl.concat(parts).with_columns(usd.alias("token_usd"))
+    return costs.select("question_id", pl.col(MEASURES).cast(pl.Float64))
 
 
 def _per_question(rows: pl.DataFrame) -> pl.DataFrame:
@@ -80,20 +83,45 @@ def _per_question(rows: pl.DataFrame) -> pl.DataFrame:
     return whole.join(physical, on="question_id", how="left", maintain_order="left").fill_null(0)
 
 
-def project(sample: npt.NDArray[np.float64], questions: int, scoring: ScoringConfig) -> dict[str, Projection]:
-    """Project totals over `questions` from the costs of a sample.
+def project(sample: pl.DataFrame, questions: int, scoring: ScoringConfig) -> dict[str, Projection]:
+    """Project totals over `questions` from the costs of a sample, as `measure` returns them.
 
     The interval is a studentised bootstrap interval: costs are skewed, a few questions take most of the tokens, and
-    percentile intervals of a small sample are too narrow. With the finite population correction, a sample of all
-    questions has an interval of width 0.
+    percentile intervals of a small sample are too narrow. Where nearly all questions cost the same, no resample knows
+    how many others there are: the interval is at least that of their share. With the finite population correction, a
+    sample of all questions has an interval of width 0.
     """
-    sampled = len(sample)
-    means, errors = sample.mean(axis=0), _standard_error(sample)
-    low, high = _studentised(sample, scoring) * errors * sqrt(1 - sampled / questions)
+    costs = sample.select(MEASURES).to_numpy()
+    sampled, means = len(costs), costs.mean(axis=0)
+    low, high = -_studentised(costs, scoring)[::-1] * _standard_error(costs)
+    for column, values in enumerate(costs.T):
+        below, above = _distances_by_share(values, scoring.confidence)
+        low[column], high[column] = min(low[column], below), max(high[column], above)
+    if means[_CALLS]:  # a call that a question needs besides costs as many tokens as another one
+        for column in map(MEASURES.index, _PER_CALL):
+            scale = means[column] / means[_CALLS]
+            low[column], high[column] = min(low[column], scale * low[_CALLS]), max(high[column], scale * high[_CALLS])
+    width = sqrt(1 - sampled / questions)
     return {
-        name: Projection(questions * mean, questions * max(0.0, mean - above), questions * (mean - below))
+        name: Projection(
+            questions * mean, questions * max(0.0, mean + width * below), questions * (mean + width * above)
+        )
         for name, mean, below, above in zip(MEASURES, means, low, high, strict=True)
     }
+
+
+def _distances_by_share(costs: npt.NDArray[np.float64], confidence: float) -> tuple[float, float]:
+    """Return how far the mean may lie below and above that of a sample, by the share of questions with another cost.
+
+    The others are those that do not cost the most frequent value. If there is none, one would cost twice as much.
+    """
+    values, counts = np.unique(costs, return_counts=True)
+    usual = values[counts.argmax()]
+    others = costs[costs != usual]
+    excess = float((others - usual).mean()) if len(others) else float(usual)
+    share = len(others) / len(costs)
+    ends = [excess * (end - share) for end in wilson(share, len(costs), confidence=confidence)]
+    return min(ends), max(ends)
 
 
 def _studentised(sample: npt.NDArray[np.float64], scoring: ScoringConfig) -> npt.NDArray[np.float64]:
@@ -111,7 +139,8 @@ def _studentised(sample: npt.NDArray[np.float64], scoring: ScoringConfig) -> npt
 
 def _standard_error(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the standard error of the mean over questions, the second-to-last axis."""
-    return np.asarray(values.std(axis=-2, ddof=1) / sqrt(values.shape[-2]))
+    questions = values.shape[-2]
+    return np.asarray(values.std(axis=-2, ddof=1 if questions > 1 else 0) / sqrt(questions))
 
 
 def add_projections(parts: Sequence[Mapping[str, Projection]]) -> dict[str, Projection]:

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from dataclasses import dataclass as plain_dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
+import polars as pl
 from pydantic import ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 from pydantic.dataclasses import dataclass
 from rich.table import Table
@@ -28,10 +29,15 @@ from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import plain_table
 from pipeline.llm.role_sections import is_embedded
 from pipeline.text import counted
+from pipeline.traces.folder import RunFolder
+from pipeline.traces.reader import read_shards
+from pipeline.traces.storage import storage_path
 
 _SAMPLED = "pipeline.datasets.subsample.Subsample"
 _SHARDS = 64
 """Into how many shards a sample is cut at least, if it has so many questions."""
+_FEWEST = 2
+"""Questions of a sample from which a cost is projected at least."""
 _OWN_SECTION = "estimate."
 _TAG = "estimate"
 """By which `kgqa ls` tells the run of a sample from other runs."""
@@ -119,7 +125,7 @@ def run(arguments: Arguments) -> Output:
     run_configurations(Arguments(words=arguments.words, overrides=others), sampling)
     lines, basis = estimate(sampling, plan)
     figures = {
-        "questions": _questions(sampling.wholes[0]),
+        "questions": len(_asked(sampling.wholes[0])),
         "sampled": _sampled(sampling)[0],
         "figures": [
             {"figure": line.what, **(asdict(line.projection) if line.projection else {}), "known": line.known}
@@ -204,13 +210,43 @@ def _parts(sampling: Sampling, plan: Plan) -> Iterator[dict[str, Projection]]:
         for numbers in groups.values():
             whole = of_batch[numbers[0]]
             sample = measure(folder, numbers, token_prices=plan.token_prices)
-            yield project(sample, _questions(whole), config.build("evaluation", whole))
+            for rows, questions in _by_reuse(sample, whole):
+                yield project(rows, questions, config.build("evaluation", whole))
 
 
-def _questions(whole: Mapping[str, Any]) -> int:
-    """Count the questions of the whole run. The dataset is read, because rows that cannot be read are not asked."""
+def _by_reuse(sample: pl.DataFrame, whole: Mapping[str, Any]) -> Iterator[tuple[pl.DataFrame, int]]:
+    """Yield the sampled questions of `run.reuse` and the others, with how many of each kind the whole run asks.
+
+    They are projected apart: the calls of the first are not made again. Raises UserError if too few of the others were
+    sampled.
+    """
+    asked = set(_asked(whole))
+    reused = asked & _answered_in(whole["run"]["reuse"] or [])
+    is_reused = pl.col("question_id").is_in(reused)
+    known, new = sample.filter(is_reused), sample.filter(~is_reused)
+    left = len(asked) - len(reused)
+    if left > len(new) < _FEWEST:
+        raise UserError(
+            f"{'all' if new.is_empty() else 'nearly all'} questions of the sample are in run.reuse, so it does not "
+            f"tell the cost of the {counted(left, 'question')} that are not: give a larger estimate.questions (here "
+            f"{len(sample)}) with run.restart=true, or leave run.reuse out"
+        )
+    if len(reused) > len(known) < _FEWEST:  # the sample has hardly any of them: they count as the others
+        yield sample, len(asked)
+        return
+    yield from ((rows, of) for rows, of in ((known, len(reused)), (new, left)) if of)
+
+
+def _answered_in(runs: Sequence[object]) -> set[str]:
+    """Return the ids of the questions in the finished shards of some runs."""
+    shards = chain.from_iterable(read_shards(RunFolder(storage_path(str(run))), ["question_id"]) for run in runs)
+    return {id for shard in shards for id in shard["question_id"].unique()}
+
+
+def _asked(whole: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the questions of the whole run. The dataset is read: rows that cannot be read are not asked."""
     examples = config.build("dataset", whole).examples(lambda _: None)
-    return sum(1 for _ in Selection.of_run(whole["run"]).select(examples))
+    return [example.question.id for example in Selection.of_run(whole["run"]).select(examples)]
 
 
 def _label(sampling: Sampling) -> str | None:
@@ -221,8 +257,8 @@ def _label(sampling: Sampling) -> str | None:
 def _spent(sampling: Sampling, plan: Plan) -> dict[str, float]:
     """Return the cost of the sample itself, one total per measure."""
     batches = ((folder, range(len(summaries))) for folder, summaries in sampling.batches)
-    costs = [measure(folder, numbers, token_prices=plan.token_prices).sum(axis=0) for folder, numbers in batches]
-    return dict(zip(MEASURES, map(float, sum(costs)), strict=True))
+    costs = [measure(folder, numbers, token_prices=plan.token_prices) for folder, numbers in batches]
+    return pl.concat(costs).select(pl.col(MEASURES).sum()).row(0, named=True)
 
 
 def _is_without_counts(spent: Mapping[str, float]) -> bool:
@@ -256,10 +292,10 @@ def _sampled(sampling: Sampling) -> list[int]:
 def _table(lines: Sequence[Line], sampling: Sampling) -> Table:
     whole = sampling.wholes[0]
     confidence = config.build("evaluation", whole).confidence
-    several = (
-        " of the first dataset" if len({config.canonical(each["dataset"]) for each in sampling.wholes}) > 1 else ""
-    )
-    table = plain_table(f"projected from {_sampled(sampling)[0]} of {counted(_questions(whole), 'question')}{several}")
+    chosen = {config.canonical([each["dataset"], asdict(Selection.of_run(each["run"]))]) for each in sampling.wholes}
+    datasets = {config.canonical(each["dataset"]) for each in sampling.wholes}
+    several = " of the first dataset" if len(datasets) > 1 else " of the first configuration" if len(chosen) > 1 else ""
+    table = plain_table(f"projected from {_sampled(sampling)[0]} of {counted(len(_asked(whole)), 'question')}{several}")
     table.add_column("of the whole run", no_wrap=True)
     table.add_column("estimate", justify="right", no_wrap=True)
     table.add_column(f"{100 * confidence:g} % interval", justify="right", no_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
 from pipeline.analysis.estimate import MEASURES, Projection, add_projections, project
@@ -10,8 +11,8 @@ from pipeline.config import default
 from pipeline.evaluation.config import ScoringConfig
 
 
-def sample(values: np.ndarray) -> np.ndarray:
-    return np.tile(values[:, None], len(MEASURES))
+def sample(values: np.ndarray) -> pl.DataFrame:
+    return pl.DataFrame({"question_id": list(map(str, range(len(values)))), **dict.fromkeys(MEASURES, values)})
 
 
 def test_a_sample_of_all_questions_has_an_interval_of_width_zero() -> None:
@@ -29,6 +30,33 @@ def test_the_interval_has_its_nominal_coverage(shape: float) -> None:
         found = project(sample(rng.choice(whole, size=24, replace=False)), 400, scoring)["busy_s"]
         covered += found.low <= whole.sum() <= found.high
     assert 170 <= covered < 200
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.05, 0.2])
+def test_the_interval_covers_a_few_questions_that_need_one_more_call(share: float) -> None:
+    rng = np.random.default_rng(0)
+    whole = 1.0 + (np.arange(1000) < 1000 * share)
+    scoring = default(ScoringConfig, bootstrap_resamples=400)
+    covered = 0
+    for _ in range(200):
+        found = project(sample(rng.choice(whole, size=24, replace=False)), 1000, scoring)["physical_calls"]
+        covered += found.low <= whole.sum() <= found.high
+    assert covered >= 180
+
+
+def test_tokens_are_as_uncertain_as_the_calls_that_they_belong_to() -> None:
+    calls = np.ones(24)
+    calls[0] = 2
+    costs = sample(calls).with_columns(completion_tokens=pl.lit(10.0))
+    found = project(costs, 1000, default(ScoringConfig))
+    assert found["completion_tokens"].high / 10_000 == pytest.approx(
+        found["physical_calls"].high / found["physical_calls"].value
+    )
+
+
+def test_one_question_of_one_has_an_interval_of_width_zero() -> None:
+    found = project(sample(np.array([4.0])), 1, default(ScoringConfig))["logical_calls"]
+    assert (found.value, found.low, found.high) == (4, 4, 4)
 
 
 def test_errors_of_parts_add_up_in_quadrature() -> None:
