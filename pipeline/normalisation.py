@@ -12,7 +12,7 @@ _MONTH, _DAY = "0[1-9]|1[0-2]", "0[1-9]|[12][0-9]|3[01]"
 _TIME, _ZONE = r"[T ][0-9]{2}:[0-9:.]+", r"Z|[+-][0-9]{2}:[0-9]{2}"
 _DATE = re.compile(rf"(-?[0-9]{{4,}})(?:-({_MONTH})(?:-({_DAY})(?:{_TIME})?)?)?(?:{_ZONE})?")
 
-_MARK = re.compile(r"((?<!\S)-(?=[0-9])|(?<=[0-9])\.(?=[0-9])|(?<=[^\W_])[+#]+(?!\S))|[^\w\s]|_")
+_MARK = re.compile(r"((?<![^\s(\[{$€£])-(?=[$€£]?[0-9])|(?<=[0-9])\.(?=[0-9])|(?<=[^\W_])[+#]+(?!\S))|[^\w\s]|_")
 """Anything but letters, digits and spaces; the first group is what is kept: a sign, a decimal point, the end of C++."""
 _ACCENT = re.compile("[\u0300-\u036f]+")
 _ARTICLES = frozenset({"a", "an", "the"})
@@ -70,7 +70,7 @@ def _without_mark(match: re.Match[str]) -> str:
 @lru_cache(maxsize=4096)
 def _in_place_of(mark: str) -> str:
     category = unicodedata.category(mark)
-    if category in {"Pd", "Pc"} or mark in "/\\":
+    if category in {"Pd", "Pc"} or mark in "/\\\u2044":
         return " "
     return "" if category[0] in "PS" or category in {"Cc", "Cf"} else mark
 

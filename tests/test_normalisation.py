@@ -117,6 +117,11 @@ def test_canonical_literal(text: str, canonical: str) -> None:
         ("-5 °C", "-5 c"),
         ("5.50 metres", "5.50 metres"),
         ("3 - 0", "3 0"),
+        ("(-5)", "-5"),
+        ("-$5", "-5"),
+        ("$-5", "-5"),
+        ("(555)-1234", "555 1234"),
+        ("½", "1 2"),
     ],
 )
 def test_numbers_and_dates_keep_their_value(text: str, normal: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 import polars as pl
 
@@ -16,11 +18,24 @@ from pipeline.traces.storage import StoragePath
 
 
 def score_notes(folder: RunFolder) -> list[str]:
-    """Say that a run is not complete, or has no token counts, or that a simulated model read other gold answers.
+    """Say that a run is not complete, has no token counts, replies from other gold answers, or aliases.
 
     Raises UserError if the folder has no finished shard, or a file that cannot be read.
     """
-    return [*_unfinished_notes(folder), *_older_replies_notes(folder), *_token_notes(folder)]
+    datasets = [point["config"]["dataset"] for point in folder.require_run()["points"]]
+    return [
+        *_unfinished_notes(folder),
+        *_older_replies_notes(folder),
+        *_token_notes(folder),
+        *alias_notes(datasets),
+    ]
+
+
+def alias_notes(datasets: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Say that files gave the gold answers further names, by the `dataset` sections: they raise scores (§9.3)."""
+    lists = [files for dataset in datasets if isinstance(files := dataset.get("aliases"), list)]
+    files = dict.fromkeys(map(str, chain.from_iterable(lists)))
+    return [f"gold answers have further names from dataset.aliases: {', '.join(files)}"] if files else []
 
 
 def single_run_notes(folder: RunFolder) -> list[str]:

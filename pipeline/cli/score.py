@@ -9,7 +9,7 @@ from typing import Any
 from pydantic.dataclasses import dataclass
 
 from pipeline import config
-from pipeline.analysis.score_notes import unread_batches
+from pipeline.analysis.score_notes import alias_notes, unread_batches
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.cli.run_output import over_seeds, result_notes, run_figures, score_tables
@@ -113,5 +113,5 @@ def _score_predictions(file: Path, plan: Plan, composed: Mapping[str, Any]) -> O
     ]
     figures = {"points": [summary.to_dict() for summary in summaries], "rules": rules, "rejected": rejections.count}
     tables = [*score_tables(summaries), *([rules_table(means)] if means else [])]
-    notes = [*scored.remarks(), *rejections.remarks()]
+    notes = [*scored.remarks(), *rejections.remarks(), *alias_notes([composed["dataset"]])]
     return Output(figures, tables, notes, full_tables=full_score_tables(tables, summaries))

@@ -46,6 +46,17 @@ def test_a_run_and_a_key_of_predictions_are_refused(word: str, finished: Path, k
     assert said == f"{word} is about a file of predictions: give a run or predictions=FILE, not both"
 
 
+def test_a_table_says_which_files_gave_gold_answers_further_names(kgqa: Kgqa, tmp_path: Path) -> None:
+    row = {"ID": "W-1", "Question": "who?", "TopicEntityID": "m.1", "TopicEntityName": "One", "Answers": ["Ann"]}
+    (tmp_path / "webqsp_simple_test.jsonl").write_text(json.dumps(row))
+    (tmp_path / "names.json").write_text(json.dumps({"Ann": ["Anne"]}))
+    (tmp_path / "mine.jsonl").write_text('{"id": "W-1", "answers": ["Anne"]}')
+    words = ("predictions=mine.jsonl", "dataset=webqsp", "dataset.path=.")
+    with_names = kgqa("score", *words, "dataset.aliases=[names.json]")
+    assert "gold answers have further names from dataset.aliases: names.json" in with_names.out
+    assert "further names" not in kgqa("score", *words).out
+
+
 def test_a_table_of_predictions_does_not_say_what_made_them(
     examples: list[Example], kgqa: Kgqa, tmp_path: Path
 ) -> None:
