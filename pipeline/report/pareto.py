@@ -194,7 +194,8 @@ def _command(configuration: Configuration) -> tuple[str, str]:
     if not any(word.startswith(_CHOOSE_METHOD) for word in own):  # the default method, which may be another one later
         own = [f"method={configuration.family}", *own]
     number = min((each for each in (asked, drawn) if each is not None), default=None)
-    if number is None:
+    is_whole = configuration.run.totals is not None and configuration.summary.questions < (number or 0)
+    if number is None or is_whole:
         asks = "this run asks all questions of its dataset: give another split or dataset to this command"
         return kgqa("evaluate", *own), asks
     seed = configuration.parameters.get("run.sample_seed", 0) + 1

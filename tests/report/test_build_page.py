@@ -175,6 +175,13 @@ def test_the_choice_is_confirmed_on_other_questions(keys: dict[str, int], others
     )
 
 
+def test_a_run_that_asked_fewer_questions_than_it_could_has_asked_all() -> None:
+    one, other = (make(hits(n), {"depth": n, "run.limit": 1000}, calls=n) for n in (1, 5))
+    runs = [replace(each, run=replace(each.run, totals={})) for each in (one, other)]
+    (advice,) = strict(*runs).recommendations
+    assert advice.asks.startswith("this run asks all questions of its dataset")
+
+
 def test_seconds_of_a_simulated_model_are_left_out_unless_they_were_set() -> None:
     own, simulated = make(hits(3), label=None), make(hits(3))
     slow = replace(simulated, resolved={**simulated.resolved, "llm": {"latency_s": 2.0}})
