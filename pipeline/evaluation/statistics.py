@@ -6,7 +6,7 @@ The defaults of the confidence level, the number of resamples and the seed are i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, fsum, sqrt
+from math import ceil, fsum, log, sqrt
 from statistics import NormalDist
 from typing import Any
 
@@ -16,6 +16,8 @@ import numpy.typing as npt
 Values = npt.NDArray[np.floating]
 """One score per question, shape (questions,)."""
 
+_ROUNDING = 1e-9
+"""The error of a sum of differences."""
 _CELLS = 1_000_000
 """Numbers drawn per batch of resamples: 8 MB."""
 _CELLS_OF_MANY_COLUMNS = 4 * _CELLS
@@ -158,19 +160,26 @@ def not_worse_p_value(differences: Values, margin: float, *, clusters: npt.Array
     """Test whether a method is worse than another one by less than `margin`, and return the one-sided p-value.
 
     `differences` are its scores minus those of the other one, over the same questions. The null hypothesis is a mean
-    difference of -`margin` or less. One extra difference of ±1 is added to the variance, as in `noise_margin`: a few
-    questions without any difference prove nothing. With `clusters`, questions with the same label are one draw.
+    difference of -`margin` or less. The p-value is the larger one of two: that of the normal distribution, whose
+    variance has one extra difference of ±1, as in `noise_margin`, and the exact one of a method that never wins and
+    loses as many questions. The first alone is too small where few questions differ. With `clusters`, questions with
+    the same label are one draw.
     """
-    mean = _mean(differences)
-    centred = np.asarray(differences, dtype=np.float64) - mean
-    sums = centred if clusters is None else _per_cluster(centred, clusters)[0]
-    error = sqrt(float(np.square(sums).sum()) + 1) / len(centred)
-    return 1 - NormalDist().cdf((mean + margin) / error)
+    from scipy.special import bdtr  # slow to import and rarely needed
+
+    mean, values = _mean(differences), np.asarray(differences, dtype=np.float64)
+    centred = values - mean
+    sums, sizes = (centred, np.ones(len(values))) if clusters is None else _per_cluster(centred, clusters)
+    error = sqrt(float(np.square(sums).sum()) + 1) / len(values)
+    lost = max(0.0, -float((sums / sizes + mean).sum()))
+    exact = float(bdtr(ceil(lost - _ROUNDING), len(sums), margin))
+    return max(exact, 1 - NormalDist().cdf((mean + margin) / error))
 
 
 def questions_to_show_not_worse(margin: float, *, comparisons: int, confidence: float) -> int:
     """Return the fewest questions with which `not_worse_p_value` can be significant in so many comparisons."""
-    return ceil(NormalDist().inv_cdf(1 - (1 - confidence) / comparisons) / margin)
+    risk = (1 - confidence) / comparisons
+    return ceil(max(NormalDist().inv_cdf(1 - risk) / margin, log(risk) / log(1 - margin)))
 
 
 def holm(p_values: npt.ArrayLike) -> npt.NDArray[np.float64]:
