@@ -76,7 +76,8 @@ class _TimeLeft(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         left = _left_s(task)
-        return Text(_UNKNOWN if left is None else str(timedelta(seconds=round(left))), style="progress.remaining")
+        text = _UNKNOWN if left is None else str(timedelta(seconds=round(left)))
+        return Text(f"> {text}" if left is not None and task.fields["is_uneven"] else text, style="progress.remaining")
 
 
 def _rate_text(task: Task) -> str:
@@ -171,7 +172,9 @@ class RunProgress:
         self._ranked_at = self._printed_at = -inf
         self._pace = Pace()
         self._unit = "questions × configurations" if names else "questions"
-        self._task = self._bar.add_task(self._unit, total=total, completed=done, pace=self._pace, hits="", start=False)
+        self._task = self._bar.add_task(
+            self._unit, total=total, completed=done, start=False, pace=self._pace, hits="", is_uneven=False
+        )
 
     def on_opened(self, backends: Sequence[Backends]) -> None:
         """Check the backends of a worker, and start the bar if it is the first one."""
@@ -212,7 +215,7 @@ class RunProgress:
         if progress.questions > 2 * progress.replayed:
             rows = self.sum.questions - self.sum.replayed
             self._pace.rows, self._pace.last_s = rows, self._bar.tasks[0].elapsed or 0.0
-        self._bar.update(self._task, completed=self._rows, hits=self._hits)
+        self._bar.update(self._task, completed=self._rows, hits=self._hits, is_uneven=self._is_uneven)
         if not self._draws:
             self._print_periodically()
         elif self._names and time.monotonic() > self._ranked_at + _RANKING_S:
@@ -241,6 +244,12 @@ class RunProgress:
         return f"Hits@1 of {self.sum.scored:,}{attempt} so far {percent(self.sum.hits / self.sum.scored)}"
 
     @property
+    def _is_uneven(self) -> bool:
+        """Whether a configuration has finished less than half as many rows as another one: the slow ones are left."""
+        finished = [self.sum.of_configurations.get(number, (0.0, 0))[1] for number in range(len(self._names))]
+        return 2 * min(finished, default=0) < max(finished, default=0)
+
+    @property
     def _draws(self) -> bool:
         return self._bar.console.is_terminal
 
@@ -252,7 +261,8 @@ class RunProgress:
     def _line(self) -> str:
         task = self._bar.tasks[0]
         seconds = None if task.finished else _left_s(task)
-        left = f"{seconds:,.0f} s left" if seconds else ""
+        more = "more than " if task.fields["is_uneven"] else ""
+        left = f"{more}{seconds:,.0f} s left" if seconds else ""
         failed = f"{self.sum.failed:,} failed" if self.sum.failed else ""
         done = f"{self._unit} {self._rows:,}/{task.total:,.0f}"
         parts = (done, _rate_text(task), left, self._hits, failed, self._bar.doing)

@@ -110,10 +110,10 @@ def test_without_a_terminal_plain_lines_show_the_progress(monkeypatch: pytest.Mo
     assert last.startswith("questions 4/2,000 · ")
 
 
-def opened(clock: Callable[[], float], *, total: int) -> RunProgress:
+def opened(clock: Callable[[], float], *, total: int, names: Sequence[str] = ()) -> RunProgress:
     """The progress of a run that has opened."""
     console = Console(file=io.StringIO(), get_time=clock)
-    run_progress = RunProgress(console, total=total, on_opened=lambda backends: None, confidence=0.95)
+    run_progress = RunProgress(console, total=total, on_opened=lambda backends: None, confidence=0.95, names=names)
     run_progress.on_opened(BACKENDS)
     return run_progress
 
@@ -183,6 +183,18 @@ def test_questions_whose_calls_were_made_before_the_run_went_on_say_nothing_abou
     assert seen[0] == "questions 3/5 · …/s"
     assert seen[1] == "questions 4/5 · 1.0/min · 60 s left"
     assert seen[2].startswith("questions 4/5 · 1.0/min · 59 s left")
+
+
+def test_the_time_left_is_a_lower_bound_while_slow_configurations_lag_behind() -> None:
+    """CoT and one hop finish first, so the mean says little of those that are left."""
+    now = 0.0
+    run_progress = opened(lambda: now, total=200, names=["cot", "srp"])
+    seen = []
+    for second, rows in ((60, {0: (40.0, 40), 1: (5.0, 5)}), (90, {1: (35.0, 35)})):
+        now = float(second)
+        run_progress.on_progress(FinishedRows(questions=sum(n for _, n in rows.values()), of_configurations=rows))
+        seen.append(run_progress._line().rpartition(" · ")[2])
+    assert seen == ["more than 207 s left", "135 s left"]
 
 
 def test_a_shard_that_was_nearly_finished_before_the_run_went_on_says_nothing_about_its_speed() -> None:
