@@ -28,6 +28,8 @@ MEASURES = (
 alone; calls and tokens otherwise count what was sent to the model. `token_usd` is the price of the tokens in US
 dollars. `busy_s` is the time the question was in flight."""
 
+_LEAST_ERROR = 0.25
+"""The least standard error of a resample, as a share of that of the sample."""
 _CALLS = MEASURES.index("physical_calls")
 _PER_CALL = ("prompt_tokens", "completion_tokens", "token_usd")
 
@@ -130,7 +132,8 @@ def _studentised(sample: npt.NDArray[np.float64], scoring: ScoringConfig) -> npt
         len(sample), size=(scoring.bootstrap_resamples, len(sample))
     )
     drawn = sample[draws]
-    errors = _standard_error(drawn)
+    # A resample without the few costly questions hardly varies: divided by its own error, its distance has no end.
+    errors = np.maximum(_standard_error(drawn), _LEAST_ERROR * _standard_error(sample))
     distances = drawn.mean(axis=1) - sample.mean(axis=0)
     statistics = np.divide(distances, errors, out=np.zeros_like(errors), where=errors > 0)
     tail = (1 - scoring.confidence) / 2

@@ -63,7 +63,12 @@ def _unfinished_notes(folder: RunFolder) -> list[str]:
     if folder.read_summary() is not None:
         return []
     count, state, run = count_questions(folder), folder.state(None), folder.require_run()
-    each = f", in each of {counted(len(run['points']), 'configuration')}" if _are_asked_alike(folder) else ""
+    configurations = len(run["points"])
+    each = (
+        f", in each of {counted(configurations, 'configuration')}"
+        if _have_answered_alike(folder, configurations)
+        else ""
+    )
     goes_on = f"{kgqa('evaluate', folder.path / 'run.yaml')} continues it"
     if other := begun_by_other(run):
         goes_on = f"{other} began it, and this version does not continue it: {with_new_folder(folder.path)}"
@@ -76,10 +81,10 @@ def _unfinished_notes(folder: RunFolder) -> list[str]:
     ]
 
 
-def _are_asked_alike(folder: RunFolder) -> bool:
+def _have_answered_alike(folder: RunFolder, configurations: int) -> bool:
     """Whether several configurations have answered equally many questions: those of several datasets have not."""
-    asked = pl.concat(read_shards(folder, ["point"]))["point"].value_counts()["count"]
-    return len(asked) > 1 and asked.n_unique() == 1
+    answered = pl.concat(read_shards(folder, ["point"]))["point"].value_counts()["count"]
+    return len(answered) == configurations > 1 and answered.n_unique() == 1
 
 
 def _token_notes(folder: RunFolder) -> list[str]:

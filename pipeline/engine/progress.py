@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
 from types import TracebackType
@@ -36,24 +36,48 @@ _EARLY_S = 60.0
 """The time left is unknown until so many seconds have passed, or until `_EARLY_SHARE` of the rows has finished."""
 _EARLY_SHARE = 0.01
 
+_RECENT = 8
+"""The fewest rows of the second half of the time by which the pace is known."""
+
 _UNKNOWN = "…"
 """What the bar shows until a row has finished."""
 
 
-@dataclass
 class Pace:
-    """How fast rows finish: by those that have finished with new calls, and by how long the next one is awaited."""
+    """How fast rows finish: by those that have finished with new calls, and by how long the next one is awaited.
 
-    rows: int = 0
-    last_s: float = 0.0
-    """Seconds from the start to the last row that finished."""
+    Only the second half of the time counts: the questions of the next dataset of a sweep may be harder.
+    """
+
+    def __init__(self) -> None:
+        """Begin without a row."""
+        self.rows = 0
+        self.last_s = 0.0
+        """Seconds from the start to the last row that finished."""
+        self._history: deque[tuple[float, int]] = deque([(0.0, 0)])
+        """Seconds, and the rows until then, at most one a second."""
+
+    def finish(self, rows: int, elapsed: float) -> None:
+        """Note that so many rows have finished until now."""
+        self.rows, self.last_s = rows, elapsed
+        if elapsed >= self._history[-1][0] + 1:
+            self._history.append((elapsed, rows))
 
     def per_second(self, elapsed: float) -> float | None:
         """Return the rate; None until a row has finished. It falls while the next row takes longer than the mean."""
         if not self.rows or not elapsed:
             return None
-        is_overdue = (elapsed - self.last_s) * self.rows > self.last_s
-        return (self.rows + 1) / elapsed if is_overdue else self.rows / self.last_s
+        start_s, before = self._half(elapsed)
+        rows, seconds = self.rows - before, self.last_s - start_s
+        is_overdue = (elapsed - self.last_s) * rows > seconds
+        return (rows + 1) / (elapsed - start_s) if is_overdue else rows / seconds
+
+    def _half(self, elapsed: float) -> tuple[float, int]:
+        """Return when the second half of the time began, and the rows until then; the start if it has too few rows."""
+        while len(self._history) > 1 and self._history[1][0] <= elapsed / 2:
+            self._history.popleft()
+        start_s, before = self._history[0]
+        return (start_s, before) if self.rows - before >= _RECENT else (0.0, 0)
 
     def left_s(self, rows: float, elapsed: float) -> float | None:
         """Return the seconds that so many further rows will take; None until a row has finished."""
@@ -161,7 +185,7 @@ class RunProgress:
         self.sum = FinishedRows()
         self._bar = _Bar(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=12),
             MofNCompleteColumn(),
             _Rate(),
             TimeElapsedColumn(),
@@ -213,8 +237,7 @@ class RunProgress:
             self.say(line)
         # A shard that was nearly finished when the run was stopped says nothing about the speed of the others.
         if progress.questions > 2 * progress.replayed:
-            rows = self.sum.questions - self.sum.replayed
-            self._pace.rows, self._pace.last_s = rows, self._bar.tasks[0].elapsed or 0.0
+            self._pace.finish(self.sum.questions - self.sum.replayed, self._bar.tasks[0].elapsed or 0.0)
         self._bar.update(self._task, completed=self._rows, hits=self._hits, is_uneven=self._is_uneven)
         if not self._draws:
             self._print_periodically()

@@ -17,10 +17,8 @@ def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
     shares = [share for each in summaries if (share := limited_share(each)) is not None]
     if not shares:
         return "older traces do not say how many questions met a limit of budget"
-    if not any(shares) and any(each.failed for each in summaries):
-        return "none of the questions that did not fail met a limit of budget"
     if not any(shares):
-        return f"no question{' of any configuration' if len(summaries) > 1 else ''} met a limit of budget"
+        return _no_limit(summaries)
     high = much_limited(summaries)
     if len(summaries) == 1:
         return f"{share_text(shares[0])} of the questions met a limit of budget or of the method"
@@ -29,6 +27,14 @@ def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
             f"{at_most_text(max(shares))} of the questions of each configuration met a limit of budget or of the method"
         )
     return f"{AT_LIMIT}: {named_shares([(share, each.number) for share, each in high])}"
+
+
+def _no_limit(summaries: Sequence[ConfigurationSummary]) -> str:
+    if all(each.failed == each.answered for each in summaries):
+        return "no question was answered"
+    if any(each.failed for each in summaries):
+        return "none of the questions that did not fail met a limit of budget"
+    return f"no question{' of any configuration' if len(summaries) > 1 else ''} met a limit of budget"
 
 
 def cut_replies_line(summaries: Sequence[ConfigurationSummary]) -> str:

@@ -6,7 +6,8 @@ The defaults of the confidence level, the number of resamples and the seed are i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, fsum, log, sqrt
+from itertools import count
+from math import ceil, fsum, sqrt
 from statistics import NormalDist
 from typing import Any
 
@@ -176,10 +177,16 @@ def not_worse_p_value(differences: Values, margin: float, *, clusters: npt.Array
     return max(exact, 1 - NormalDist().cdf((mean + margin) / error))
 
 
-def questions_to_show_not_worse(margin: float, *, comparisons: int, confidence: float) -> int:
-    """Return the fewest questions with which `not_worse_p_value` can be significant in so many comparisons."""
+def questions_to_show_not_worse(margin: float, *, lost: int, comparisons: int, confidence: float) -> int:
+    """Return the fewest questions with which `not_worse_p_value` can be significant in so many comparisons.
+
+    `lost` is how many questions the method loses at least, 1 if scores are 0 or 1: with equal scores, it is not worse.
+    """
+    from scipy.special import bdtr  # slow to import and rarely needed
+
     risk = (1 - confidence) / comparisons
-    return ceil(max(NormalDist().inv_cdf(1 - risk) / margin, log(risk) / log(1 - margin)))
+    fewest = ceil((lost + NormalDist().inv_cdf(1 - risk) * sqrt(lost + 1)) / margin)
+    return next(questions for questions in count(fewest) if bdtr(lost, questions, margin) <= risk)
 
 
 def holm(p_values: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from pipeline.evaluation.statistics import Estimate, holm, not_worse_p_value, questions_to_show_not_worse
 from pipeline.report.data import ScoreMatrix
 
@@ -62,7 +64,7 @@ def recommend(scores: ScoreMatrix, costs: Mapping[int, tuple[float, float]], *, 
     cheaper = [index for index in among if costs[index] < costs[best]]
     questions = len(scores.values)
     confidence = scores.evaluation.confidence
-    needed = questions_to_show_not_worse(MARGIN, comparisons=len(cheaper), confidence=confidence) if cheaper else 0
+    needed = _needed(scores, comparisons=len(cheaper)) if cheaper else 0
     p_values = [
         not_worse_p_value(scores.values[:, each] - scores.values[:, best], MARGIN, clusters=scores.sources)
         for each in cheaper
@@ -79,6 +81,13 @@ def recommend(scores: ScoreMatrix, costs: Mapping[int, tuple[float, float]], *, 
         questions=questions,
         needed=needed,
     )
+
+
+def _needed(scores: ScoreMatrix, *, comparisons: int) -> int:
+    """Return the fewest questions with which a configuration that is worse can be shown to be hardly worse."""
+    lost = int(np.isin(scores.values, [0, 1]).all())
+    confidence = scores.evaluation.confidence
+    return questions_to_show_not_worse(MARGIN, lost=lost, comparisons=comparisons, confidence=confidence)
 
 
 def _beats(one: int, other: int, means: Mapping[int, float], costs: Mapping[int, tuple[float, float]]) -> bool:

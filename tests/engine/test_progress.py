@@ -162,10 +162,23 @@ def test_rate_and_time_left_move_while_a_slow_model_is_awaited() -> None:
 
 
 def test_time_left_grows_while_the_next_question_is_overdue() -> None:
-    pace = Pace(rows=4, last_s=40.0)
+    pace = Pace()
+    pace.finish(4, 40.0)
     assert [pace.left_s(10, elapsed) for elapsed in (40.0, 45.0, 50.0, 100.0)] == [100.0, 95.0, 90.0, 180.0]
     assert [pace.per_second(elapsed) for elapsed in (40.0, 50.0, 100.0)] == [0.1, 0.1, 0.05]
     assert Pace().left_s(10, 30.0) is None
+
+
+def test_only_the_second_half_of_the_time_counts() -> None:
+    """The questions of one hop took a second each, those of three hops take ten."""
+    pace = Pace()
+    for second in range(1, 101):
+        pace.finish(second, float(second))
+    assert pace.per_second(100.0) == 1
+    for row in range(1, 31):
+        pace.finish(100 + row, 100.0 + 10 * row)
+    assert pace.per_second(400.0) == 0.1
+    assert pace.left_s(20, 400.0) == 200
 
 
 def test_questions_whose_calls_were_made_before_the_run_went_on_say_nothing_about_its_speed() -> None:

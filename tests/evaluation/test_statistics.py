@@ -357,10 +357,11 @@ def test_a_method_that_is_worse_by_the_margin_is_seldom_said_not_to_be(questions
 
 
 def test_the_fewest_questions_that_show_that_a_method_is_not_worse() -> None:
-    for comparisons in (1, 8, 31):
-        needed = statistics.questions_to_show_not_worse(0.02, comparisons=comparisons, confidence=0.95)
-        few, enough = (statistics.not_worse_p_value(np.zeros(n), 0.02) for n in (needed - 1, needed))
-        assert enough <= 0.05 / comparisons < few
+    for comparisons, lost in product((1, 8, 31), (0, 1)):
+        needed = statistics.questions_to_show_not_worse(0.02, lost=lost, comparisons=comparisons, confidence=0.95)
+        few, enough = (-1.0 * (np.arange(n) < lost) for n in (needed - 1, needed))
+        risk = 0.05 / comparisons
+        assert statistics.not_worse_p_value(enough, 0.02) <= risk < statistics.not_worse_p_value(few, 0.02)
 
 
 def test_clusters_and_shares_count_in_the_test_of_a_margin() -> None:

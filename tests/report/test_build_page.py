@@ -209,7 +209,7 @@ def test_too_few_questions_are_said_and_nothing_is_recommended() -> None:
     block = view(make(hits(10, 10), {"depth": 2}, calls=2), make(hits(9, 10), {"depth": 1}, calls=1))
     (advice,) = block.scores[0].recommendations
     assert advice.objection == (
-        "Too few questions: 10. At least 149 are needed to show that a cheaper configuration is worse than the best "
+        "Too few questions: 10. At least 236 are needed to show that a cheaper configuration is worse than the best "
         "one by less than 2 percentage points."
     )
 
