@@ -57,6 +57,10 @@ class CallCache:
             await asyncio.shield(flight.completion)  # None if the caller was cancelled: try again
         return self._done[key], True
 
+    def is_in_flight(self, key: str) -> bool:
+        """Whether `get` would await a call that has begun, and share its reply or its failure."""
+        return key in self._flights
+
     @property
     def longest_s(self) -> float:
         """The seconds that the longest of the calls in flight has taken so far; 0 if none is in flight."""

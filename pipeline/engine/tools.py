@@ -120,11 +120,13 @@ class QuestionModel:
         step = self._record.open("llm", prompt.role)
         call = self._prepare(prompt, sampling, choices, complaint, step)
         step.parent = parent
+        joins = self._cache.is_in_flight(call.key)
         try:
             send = self._model.choose if call.choices else self._model.complete
             completion, step.shared = await self._cache.get(call.key, lambda: send(call))
         except ServiceError as error:
-            step.error = f"{type(error).__name__}: {error}"
+            step.error, step.shared = f"{type(error).__name__}: {error}", joins
+            self._record.counters.llm_calls_shared += joins
             raise
         finally:
             self._record.counters.llm_s += self._record.close(step)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
+from pipeline.text import counted
 
 MUCH = 0.05
 """A share above which a score may be that of the replies' format."""
@@ -51,7 +52,8 @@ def share_text(share: float) -> str:
 def named_shares(shares: Sequence[tuple[float, object]]) -> str:
     """Format the first shares with the numbers or names of their configurations, and say how many others there are."""
     named = ", ".join(f"{share_text(share)} in {configuration}" for share, configuration in shares[:_NAMED])
-    return f"{named} and in {len(shares) - _NAMED:,} more" if len(shares) > _NAMED else named
+    others = counted(len(shares) - _NAMED, "other configuration")
+    return f"{named} and in {others}" if len(shares) > _NAMED else named
 
 
 def range_text(shares: Sequence[float]) -> str:

@@ -225,6 +225,17 @@ def test_optuna_finds_the_planted_optimum_within_the_calls_of_the_deepest_config
     assert sum(batch["physical_llm_calls"] for batch in batches) <= 24 * 6
 
 
+def test_a_call_that_fails_for_several_configurations_was_made_once(kgqa: Kgqa, tmp_path: Path) -> None:
+    refusing = FixedReply(refuses_every=2)
+    with serving(refusing) as words:
+        keys = ("run.max_failed=1", "run.max_equal_failures=null", "run.dir=run")
+        kgqa("sweep", "method=cot", "method.depth=1,2,3", *WORLD, "llm=endpoint", words, *keys)
+    found = summary(tmp_path / "run")
+    assert sum(point["failed"] for point in found["points"]) > 0
+    assert found["logical_llm_calls"] == 3 * refusing.requests
+    assert found["physical_llm_calls"] == refusing.requests
+
+
 class Seeded(FixedReply):
     """A model that samples as served models do: from the prompt and the seed of the call."""
 
