@@ -20,7 +20,7 @@ from pipeline.console import Console
 from pipeline.engine.retry_advice import TOO_LONG, is_final, is_too_long
 from pipeline.errors import StorageError, UserError
 from pipeline.evaluation.configuration_summary import Group, best_first, is_oracle, merits, rivals
-from pipeline.evaluation.score_tables import percent, sweep_table
+from pipeline.evaluation.score_tables import FittingTable, percent, sweep_table
 from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.report.build_page import build_page
@@ -52,8 +52,14 @@ def run(arguments: Arguments) -> Output:
     configurations = [each for block in blocks for each in block.configurations]
     seen = chain.from_iterable(_seen(run, [each for each in configurations if each.run.path == run]) for run in runs)
     unread = (f"{line}." for line in unread_batches(list(map(RunFolder, runs))))
-    tables = [sweep_table([each.summary for each in block.configurations]) for block in blocks]
+    tables = [_table(block.configurations, several_runs=len(runs) > 1) for block in blocks]
     return Output({"output": str(file)}, lines=[str(file)], notes=[*seen, *unread, opening], full_tables=tables)
+
+
+def _table(configurations: Sequence[Configuration], *, several_runs: bool) -> FittingTable:
+    """Build the table for files. The numbers of configurations of several runs have the name of their run in front."""
+    names = [f"{each.run.path.name}:{each.summary.number}" for each in configurations] if several_runs else ()
+    return sweep_table([each.summary for each in configurations], names)
 
 
 def _seen(path: StoragePath, configurations: Sequence[Configuration]) -> Iterator[str]:

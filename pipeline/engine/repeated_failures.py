@@ -35,12 +35,16 @@ _RETRIES = ", and run.retry_failed=true asks the failed questions again"
 class RepeatedFailures:
     """Checks the finished rows of a run."""
 
-    def __init__(self, most: int | None, *, configurations: int = 1, may_retry: bool = True) -> None:
+    def __init__(
+        self, most: int | None, *, configurations: int = 1, may_retry: bool = True, is_resumed: bool = False
+    ) -> None:
         """Stop the run if all rows have failed with one error, or because of servers, those of `most` questions.
 
         None never stops it. A question has a row for each of the `configurations`: one bad question fails in all of
-        them. `may_retry` is whether `run.retry_failed=true` is allowed.
+        them. `may_retry` is whether `run.retry_failed=true` is allowed. `is_resumed` is whether earlier attempts have
+        answered questions: only those of this attempt are counted.
         """
+        self._attempt = " of this attempt" if is_resumed else ""
         self._most = most
         self._configurations = configurations
         self._when_back = f"{_WHEN_BACK}{_RETRIES if may_retry else ''}"
@@ -68,7 +72,7 @@ class RepeatedFailures:
         cause = self._common_cause
         if cause and self._most <= len(self._failing):
             is_outage = all(kind.startswith(_OUTAGE) and not kind.startswith(_REFUSED) for kind in self._errors)
-            said = f"the first {counted(self._most, 'question')} all failed {cause} {_NEVER}:"
+            said = f"the first {counted(self._most, 'question')}{self._attempt} all failed {cause} {_NEVER}:"
             self._stop(said, self._errors, Outage if is_outage else UserError)
         is_long = time.monotonic() > self._outage_began_s + _OUTAGE_S
         if self._failed_in_outage >= self._most and is_long and _failed_by_servers(new):

@@ -342,7 +342,9 @@ async def _run_shards(
         if finished and run["early_stopping"]:  # the configurations that were dropped have no rows there
             done = sum(shard.height for shard in read_shards(folder, ["point"], indices=sorted(finished)))
     may_retry = not run["early_stopping"]
-    failures = RepeatedFailures(run["max_equal_failures"], configurations=len(configs), may_retry=may_retry)
+    failures = RepeatedFailures(
+        run["max_equal_failures"], configurations=len(configs), may_retry=may_retry, is_resumed=bool(finished)
+    )
     progress = RunProgress(
         console,
         total=total,

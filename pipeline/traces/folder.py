@@ -115,9 +115,10 @@ class RunFolder:
 
     def batches(self) -> list[StoragePath]:
         """Return the run folders of the further batches of a search, in their order."""
-        if isinstance(self.path, Path) and not self.path.is_dir():
+        try:
+            _, subfolders = names_in(self.path)
+        except (FileNotFoundError, NotADirectoryError):
             return []
-        _, subfolders = names_in(self.path)
         return [self.path / name for name in sorted(subfolders) if name.startswith(BATCH)]
 
     def remove_if_empty(self, created: Sequence[Path]) -> None:

@@ -120,7 +120,7 @@ def names_in(folder: StoragePath) -> tuple[set[str], set[str]]:
         with os.scandir(folder) as entries:
             kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
     else:
-        with _reaching(folder):
+        with _reaching(folder, FileNotFoundError):
             listed = folder.fs.ls(folder.path, detail=True)
             kinds = {entry["name"].rstrip("/").rpartition("/")[2]: entry["type"] == "directory" for entry in listed}
     return {name for name, is_folder in kinds.items() if not is_folder}, {name for name in kinds if kinds[name]}

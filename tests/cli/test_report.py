@@ -36,6 +36,13 @@ def test_the_report_of_one_run_is_written_into_it(run: Path, kgqa: Kgqa) -> None
     assert all(after[file] == content for file, content in before.items())
 
 
+def test_the_rows_of_several_runs_in_a_file_name_their_run(run: Path, kgqa: Kgqa, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "other")
+    assert kgqa("report", "run", "other", "table=t.csv").code == 0
+    firsts = [line.partition(",")[0] for line in (tmp_path / "t.csv").read_text("utf-8").splitlines()]
+    assert firsts == ["run:#", "run:0", "other:0"]
+
+
 def test_what_a_run_shows_is_said_in_two_sentences(run: Path, kgqa: Kgqa) -> None:
     _, correct, hops, show, known, opening = kgqa("report", "run").out.splitlines()
     rows = pl.read_parquet(run / "traces" / "*.parquet")

@@ -267,6 +267,11 @@ class TestOutage:
         with pytest.raises(UserError, match=r"^the first 4 questions all failed because of a server \(run"):
             watched.check(replace(self.GONE, failing=ids("a", "b")))
 
+    def test_a_run_that_goes_on_counts_the_questions_of_this_attempt(self) -> None:
+        watched = RepeatedFailures(2, is_resumed=True)
+        with pytest.raises(Outage, match=r"^the first 2 questions of this attempt all failed with the same error"):
+            watched.check(replace(self.GONE, failing=ids("a", "b")))
+
     def test_one_question_that_fails_in_all_configurations_of_a_sweep_does_not_stop_it(self) -> None:
         watched = RepeatedFailures(2, configurations=50)
         one, other = (replace(self.GONE, failing=ids(id)) for id in ("a", "b"))
