@@ -85,6 +85,8 @@ class ListedRun:
     confidence: float | None = None
     best_configuration: int | None = None
     """The configuration with `hits_at_1`."""
+    rivals: int | None = None
+    """The number of configurations of which it is the best: those that answered all questions, without oracles."""
     older_replies: int = 0
     """Questions scored by new gold answers that a simulated model answered from older ones."""
     logical_llm_calls: int | None = None
@@ -235,6 +237,7 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
         "interval": best and best["intervals"].get("hits_at_1"),
         "confidence": points[0]["confidence"],
         "best_configuration": best and best["point"],
+        "rivals": len(among),
         "older_replies": summary.get("older_replies", 0),
         "logical_llm_calls": summary["logical_llm_calls"],
         "physical_llm_calls": summary["physical_llm_calls"],
@@ -291,7 +294,7 @@ def _cells(run: ListedRun) -> tuple[str, ...]:
         _method(run, f" × {run.configurations}" if several else ""),
         _names(run.datasets, "datasets"),
         _count(run.questions),
-        _score(run, (f"best of {run.configurations}: " if several else "") + "{} ({}–{})"),
+        _score(run, (f"best of {run.rivals or run.configurations}: " if several else "") + "{} ({}–{})"),
         _count(run.failed),
         _count(run.logical_llm_calls),
         _count(run.tokens),

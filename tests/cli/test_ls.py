@@ -85,6 +85,7 @@ def test_the_figures_are_those_of_the_summary(finished: Path, kgqa: Kgqa) -> Non
         "interval": point["intervals"]["hits_at_1"],
         "confidence": 0.95,
         "best_configuration": 0,
+        "rivals": 1,
         "older_replies": 0,
         "logical_llm_calls": summary["logical_llm_calls"],
         "physical_llm_calls": summary["physical_llm_calls"],
