@@ -112,7 +112,7 @@ def read_examples(
         except (BadRow, ValidationError, UnicodeDecodeError) as error:
             rejected = Rejected(str(file), number, reason_of(error), "line" if isinstance(row, bytes) else "row")
             reject(rejected)
-            refusal = refusal or f"{rejected.unit} {number}: {rejected.reason}{array_advice(row)}"
+            refusal = refusal or f"{rejected.unit} {number}: {rejected.reason}{json_lines_advice(row, rejected.reason)}"
             refused += 1
             if refused == _MAX_LEADING_BAD_ROWS and not seen:
                 break
@@ -134,10 +134,13 @@ def _refuse_constant(name: str) -> None:
     raise BadRow(f"it is not valid JSON ({name} is no number there: write null, or leave it out)")
 
 
-def array_advice(row: object) -> str:
-    """Return what to do if the first line of a file shows that it is a JSON array."""
-    is_array = isinstance(row, bytes) and row.lstrip().startswith(b"[")
-    return ". The file is a JSON array: write each of its objects on a line of its own (JSON Lines)" if is_array else ""
+def json_lines_advice(row: object, reason: str) -> str:
+    """Return what to do if a line that is refused for this reason shows that its file is no JSON Lines."""
+    start = row.lstrip()[:1] if isinstance(row, str | bytes) else ""
+    if start in ("[", b"["):
+        return ". The file is a JSON array: write each of its objects on a line of its own (JSON Lines)"
+    is_other = start not in ("{", b"{") and reason.startswith("it is not valid JSON")
+    return ". The file must be JSON Lines: a JSON object on each line, and no CSV or other table" if is_other else ""
 
 
 def lines(file: AnyPath) -> Iterator[tuple[int, bytes]]:

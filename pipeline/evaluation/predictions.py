@@ -13,7 +13,7 @@ import orjson
 import polars as pl
 from pydantic import ValidationError
 
-from pipeline.datasets.files import BadRow, Row, Text, array_advice, json_lines, named_by, reason_of, refuse_nan
+from pipeline.datasets.files import BadRow, Row, Text, json_lines, json_lines_advice, named_by, reason_of, refuse_nan
 from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
@@ -119,7 +119,7 @@ def read_predictions(file: Path, reject: Reject, other_format: LineReader = lamb
             line = _Line.model_validate_json(text)
         except (BadRow, ValidationError) as error:
             reason = reason_of(error)
-            first_reason = first_reason or f"line {number}: {reason}{array_advice(text)}"
+            first_reason = first_reason or f"line {number}: {reason}{json_lines_advice(text, reason)}"
             reject(Rejected(str(file), number, reason))
         else:
             read.append((line.id, _answer(line)))

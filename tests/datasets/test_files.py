@@ -96,6 +96,14 @@ def test_a_json_array_is_named_in_the_refusal(tmp_path: Path, indent: int | None
         _read(tmp_path, json.dumps([json.loads(_row("0"))], indent=indent))
 
 
+@pytest.mark.parametrize("text", ["id,question,answers\nq1,who?,Ann\n", "who is Ann?\tBo\n"])
+def test_a_table_is_told_from_json_lines(tmp_path: Path, text: str) -> None:
+    with pytest.raises(
+        UserError, match=r"The file must be JSON Lines: a JSON object on each line, and no CSV or other"
+    ):
+        _read(tmp_path, text)
+
+
 def test_reading_stops_after_100_leading_bad_rows(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text("x\n" * 500 + _row("0"))
     rejected: list[Rejected] = []
