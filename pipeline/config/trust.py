@@ -152,12 +152,20 @@ def _own_sections(overrides: Sequence[str]) -> Iterator[tuple[str, Mapping[str, 
     yield "dataset", {"_target_": f"{Subsample.__module__}.{Subsample.__name__}"}
     for folder in search_path([conf_dir(), *user_conf_dirs()], overrides):
         for file in folder.rglob("*.yaml"):
-            content = _load(file)
             if file.parent == folder:  # the keys of a command
-                yield from ((place, content[key]) for key, place in _PLACES.items() if _is_section(content.get(key)))
+                yield from _of_command(file) if folder == conf_dir() else ()
                 continue
+            content = _load(file)
             yield file.parent.name, content
             yield from ((key, value) for key, value in content.items() if key in SECTIONS and _is_section(value))
+
+
+def _of_command(file: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield what a command of the project puts into the `run.yaml` of its run, with the sections where it stands."""
+    content = _load(file)
+    yield from ((place, content[key]) for key, place in _PLACES.items() if _is_section(content.get(key)))
+    if "simulators" in content:
+        yield "llm", {"simulators": content["simulators"]}
 
 
 def _is_section(value: object) -> bool:

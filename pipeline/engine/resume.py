@@ -270,8 +270,8 @@ def ways_out(folder: RunFolder, *, keeps_calls: bool = True) -> str:
 
     `keeps_calls` is whether `run.reuse` accepts the calls of finished shards.
     """
-    if search := folder.search:
-        return restart_search(RunFolder(search))
+    if keeps_calls and (folder.search is not None or folder.batches()):
+        return restart_search(RunFolder(folder.search or folder.path))
     if not folder.finished():
         return f"{RESTART}; without this change, the run goes on with the calls that it has made"
     if not keeps_calls:

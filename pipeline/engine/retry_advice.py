@@ -42,12 +42,12 @@ def with_new_folder(run: object) -> str:
 
 
 def restart_search(search: RunFolder) -> str:
-    """Return what to do with the batches of a search that asks for other configurations now, as its scores differ."""
+    """Return what to do with the batches of a search that do not belong to a command."""
     runs = list(map(str, [search.path, *search.batches()]))
     return (
-        f"this is a batch of the search in {search.path}, which asks for other configurations after its scores have "
-        f"changed: run.restart=true deletes all batches and starts again; another run.dir with "
-        f"{shell_override('run.reuse', runs)} takes over the calls of their finished shards"
+        "A search asks for other configurations if its scores have changed, as after run.retry_failed=true or new gold "
+        f"answers. run.restart=true deletes all batches of the search in {search.path} and starts again; another "
+        f"run.dir with {shell_override('run.reuse', runs)} takes over the calls of their finished shards"
     )
 
 

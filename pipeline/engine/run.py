@@ -303,7 +303,10 @@ class _RunDescription:
 
     def _replace_earlier(self) -> None:
         """Delete what an earlier run has left in the folder. Say so if nobody has asked for it."""
-        if self._folder.has_run and not self._configurations[0].config["run"]["restart"]:
+        restart = self._configurations[0].config["run"]["restart"]
+        if restart:
+            self._folder.clear_batches()
+        elif self._folder.has_run:
             said = f"the earlier run in {self._folder.path} answered no question: its files are deleted"
             self._console.print(said, markup=False, soft_wrap=True)
         self._folder.clear()

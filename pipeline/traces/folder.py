@@ -10,7 +10,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO, TypeAlias
@@ -42,6 +42,7 @@ _OWN = {"run.yaml", "summary.json", "rejected.jsonl", "stopped.txt", "lock", "tr
 """The files and folders of a run."""
 _DIGEST = re.compile(r"[0-9a-f]{16}")
 BATCH = "batch-"
+_BATCH = re.compile(rf"{BATCH}\d{{3,}}")
 """How the names of the further batches of a search begin: each is a run folder inside that of the first batch."""
 RunState: TypeAlias = Literal["complete", "still running", "not complete"]
 """How far a run is; one that is not complete was stopped, or leaves out questions."""
@@ -114,12 +115,21 @@ class RunFolder:
         return outer if self.path.name.startswith(BATCH) and RunFolder(outer).has_run else None
 
     def batches(self) -> list[StoragePath]:
-        """Return the run folders of the further batches of a search, in their order."""
+        """Return the run folders of the further batches of a search, in order: they reuse the calls of this one."""
         try:
             _, subfolders = names_in(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return [self.path / name for name in sorted(subfolders) if name.startswith(BATCH)]
+        batches = [RunFolder(self.path / name) for name in sorted(subfolders) if _BATCH.fullmatch(name)]
+        return [each.path for each in batches if self.has_run and each._reuses(self.path.name)]
+
+    def _reuses(self, name: str) -> bool:
+        """Whether the run here was told to reuse the calls of a run folder of this name, which may have been moved."""
+        with suppress(UserError):  # a run.yaml that cannot be read
+            run = self.read_run()
+            reuse = run["points"][0]["config"]["run"]["reuse"] if run else []
+            return name in [str(each).rstrip("/").rpartition("/")[2] for each in reuse or []]
+        return False
 
     def remove_if_empty(self, created: Sequence[Path]) -> None:
         """Remove the folder if nothing but rejected rows was stored in it: the error of the command names the first.
@@ -134,15 +144,20 @@ class RunFolder:
             with suppress(OSError):  # another command has used it meanwhile
                 around.rmdir()
 
-    def clear(self) -> None:
-        """Remove the results of the run, and the further batches of a search, which followed from them.
-
-        `run.yaml` goes first: a run that is cleared in part is not resumed.
-        """
-        for batch in map(RunFolder, self.batches()):
-            batch.clear()
-            if isinstance(batch.path, Path) and batch.other_file() is None:
+    def clear_batches(self) -> None:
+        """Remove the further batches of a search. Raises UserError, before anything is removed, if one is running."""
+        batches = list(map(RunFolder, self.batches()))
+        with ExitStack() as locks:
+            for batch in batches:
+                locks.enter_context(batch.held())
+            for batch in batches:
+                batch.clear()
+        for batch in batches:
+            if isinstance(batch.path, Path) and {each.name for each in batch.path.iterdir()} <= _OWN:
                 shutil.rmtree(batch.path, ignore_errors=True)
+
+    def clear(self) -> None:
+        """Remove the results of the run. `run.yaml` goes first: a run that is cleared in part is not resumed."""
         for files in (
             [self.path / "run.yaml", self.path / "summary.json", self.rejected, self._stopped],
             matching(self.path / "drafts", "shard-*.jsonl"),

@@ -297,14 +297,18 @@ class TestKeys:
     [
         (("estimate", "method=srp", "estimate.tokens_per_s_per_gpu=100", "estimate.questions=4"), "runs/r-sample"),
         (("collect", "rog", "output=rows.jsonl", "dataset.split=train", "run.limit=4"), "runs/r"),
+        (("collect", "arg", "output=texts.jsonl", "dataset.split=train", "run.limit=8"), "runs/r"),
+        (("collect", "parog", "output=pairs.jsonl", "dataset.split=train", "run.limit=8"), "runs/r"),
     ],
-    ids=["estimate", "collect"],
+    ids=["estimate", "collect rog", "collect arg", "collect parog"],
 )
 def test_the_runs_of_other_commands_of_the_project_need_no_trust(
     command: tuple[str, ...], run: str, kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`kgqa ls` names their `run.yaml`, as that of any other run."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "other.yaml").write_text("a: 1\n---\nb: 2\n")  # not read: it is no choice of a group
     assert kgqa(*command, "llm=oracle", "dataset.triples=2000", "run.dir=runs/r").code == 0
     again = kgqa("evaluate", f"{run}/run.yaml")
     assert (again.code, "nothing to run" in again.err) == (0, True), again.err

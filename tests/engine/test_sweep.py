@@ -207,12 +207,25 @@ def test_a_search_that_asks_for_other_configurations_says_how_to_begin_again(tmp
     with pytest.raises(UserError) as refused:
         search((2, 3), (4, 5))
     folders = [tmp_path / "sweep", *(tmp_path / "sweep" / f"batch-00{number}" for number in (1, 2))]
-    assert f"this is a batch of the search in {folders[0]}, which asks for other configurations" in str(refused.value)
-    assert "run.restart=true deletes all batches and starts again" in str(refused.value)
+    assert "A search asks for other configurations if its scores have changed" in str(refused.value)
+    assert f"run.restart=true deletes all batches of the search in {folders[0]} and starts again" in str(refused.value)
     assert f"run.reuse=[{','.join(map(str, folders))}]" in str(refused.value)
+    own = folders[0] / "batch-007"
+    run(own, ("method=cot",))
+    with RunFolder(folders[2]).held(), pytest.raises(UserError, match=r"batch-002 is in use by another process"):
+        search((2, 3), (4, 5), restart=True)
+    assert RunFolder(folders[1]).finished(), "nothing is deleted while a batch is running"
     search((2, 3), (4, 5), restart=True)
     assert RunFolder(folders[0]).batches() == folders[1:2], "the third batch belongs to the earlier search"
     assert not folders[2].exists()
+    assert RunFolder(own).finished(), "this run reuses no call of the search: it is no batch of it"
+
+
+def test_a_new_run_leaves_other_runs_in_its_folder_alone(tmp_path: Path) -> None:
+    for inner in ("batch-001", "batch-small"):
+        run(tmp_path / "outer" / inner, ("method=cot",))
+    run(tmp_path / "outer", ("method=cot", "run.seed=3", "run.restart=true"))
+    assert all(RunFolder(tmp_path / "outer" / inner).finished() for inner in ("batch-001", "batch-small"))
 
 
 def test_a_shared_or_reused_call_counts_as_long_as_the_model_took(tmp_path: Path) -> None:

@@ -76,5 +76,6 @@ def test_an_empty_run_folder_goes_with_the_folders_that_were_made_for_it(tmp_pat
         pass
     run.remove_if_empty(created)
     assert [each.name for each in (tmp_path / "kept").rglob("*")] == ["runs", "other"]
-    run.remove_if_empty(RunFolder(tmp_path / "kept" / "runs" / "other").create())
-    assert (tmp_path / "kept" / "runs" / "other").exists(), "the folder was there before"
+    other = RunFolder(tmp_path / "kept" / "runs" / "other")
+    other.remove_if_empty(other.create())
+    assert other.path.exists(), "the folder was there before"
