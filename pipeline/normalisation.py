@@ -12,7 +12,9 @@ _MONTH, _DAY = "0[1-9]|1[0-2]", "0[1-9]|[12][0-9]|3[01]"
 _TIME, _ZONE = r"[T ][0-9]{2}:[0-9:.]+", r"Z|[+-][0-9]{2}:[0-9]{2}"
 _DATE = re.compile(rf"(-?[0-9]{{4,}})(?:-({_MONTH})(?:-({_DAY})(?:{_TIME})?)?)?(?:{_ZONE})?")
 
-_MARK = re.compile(r"((?<![^\s(\[{$€£])-(?=[$€£]?[0-9])|(?<=[0-9])\.(?=[0-9])|(?<=[^\W_])[+#]+(?!\S))|[^\w\s]|_")
+_SIGN = r"(?:(?<!\S)|(?<=\s[(\[{$€£])|(?<=^[(\[{$€£]))-(?=[$€£]?[0-9])"
+"""A minus at the start of a word, perhaps behind a bracket or beside a currency: one between numbers is a range."""
+_MARK = re.compile(rf"({_SIGN}|(?<=[0-9])\.(?=[0-9])|(?<=[^\W_])[+#]+(?!\S))|[^\w\s]|_")
 """Anything but letters, digits and spaces; the first group is what is kept: a sign, a decimal point, the end of C++."""
 _ACCENT = re.compile("[\u0300-\u036f]+")
 _ARTICLES = frozenset({"a", "an", "the"})

@@ -122,6 +122,8 @@ def test_canonical_literal(text: str, canonical: str) -> None:
         ("$-5", "-5"),
         ("(555)-1234", "555 1234"),
         ("½", "1 2"),
+        ("100€-200€", "100 200"),
+        ("Model B(-5)", "model b 5"),
     ],
 )
 def test_numbers_and_dates_keep_their_value(text: str, normal: str) -> None:

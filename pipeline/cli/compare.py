@@ -36,7 +36,7 @@ from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError
 from pipeline.evaluation.budget_limits import AT_LIMIT, MUCH_LIMITED
-from pipeline.evaluation.configuration_summary import merits
+from pipeline.evaluation.configuration_summary import lacking_in_oracles
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.simulated import closed_book_lines
 from pipeline.evaluation.unreadable import named_shares
@@ -244,7 +244,7 @@ def _notes(
     base = selection.base
     notes = closed_book_lines([each.method for each in (base, *selection.others) if each.closed_book])
     if plan.base == BEST:
-        alone = " and ".join(merits(base, selection.others))
+        alone = " and ".join(lacking_in_oracles(base, selection.others))
         rivals = f" of those that {alone}" if alone else ""
         notes.append(
             f"{base.name} has the highest score{rivals} on the questions that all configurations answered (of equal "

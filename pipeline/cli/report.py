@@ -19,7 +19,7 @@ from pipeline.cli.run_output import REPORT
 from pipeline.console import Console
 from pipeline.engine.retry_advice import TOO_LONG, is_final, is_too_long
 from pipeline.errors import StorageError, UserError
-from pipeline.evaluation.configuration_summary import Group, best_first, is_oracle, merits, rivals
+from pipeline.evaluation.configuration_summary import Group, best_first, is_oracle, lacking_in_oracles, rivals
 from pipeline.evaluation.score_tables import FittingTable, percent, sweep_table
 from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.unreadable import much_unreadable
@@ -57,8 +57,8 @@ def run(arguments: Arguments) -> Output:
 
 
 def _table(configurations: Sequence[Configuration], *, several_runs: bool) -> FittingTable:
-    """Build the table for files. The numbers of configurations of several runs have the name of their run in front."""
-    names = [f"{each.run.path.name}:{each.summary.number}" for each in configurations] if several_runs else ()
+    """Build the table for files. The numbers of configurations of several runs have their run folder in front."""
+    names = [f"{each.run.path}:{each.summary.number}" for each in configurations] if several_runs else ()
     return sweep_table([each.summary for each in configurations], names)
 
 
@@ -102,7 +102,7 @@ def _common(among: Sequence[Configuration], scored: Sequence[Configuration]) -> 
     """Say what the configurations `among` those that are scored have in common, and others have not."""
     best = among[0].summary
     has_less = any(each.summary.questions < best.questions for each in scored)
-    alone = merits(best, [each.summary for each in scored])
+    alone = lacking_in_oracles(best, [each.summary for each in scored])
     return " and ".join(["answered all questions"] * has_less + alone)
 
 

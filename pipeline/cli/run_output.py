@@ -26,7 +26,7 @@ from pipeline.evaluation.configuration_summary import (
     best_first,
     differing_overrides,
     is_oracle,
-    merits,
+    lacking_in_oracles,
     rivals,
 )
 from pipeline.evaluation.score_file import full_score_tables
@@ -250,7 +250,7 @@ def _made_lines(misses: Counter[str], made: int) -> Iterator[str]:
     if reasons:
         why.append(f"{'the others' if new else 'they'} differ from the most similar ones there: {shown}{more}")
     if not why:
-        yield f"run.reuse: {counted(made, 'call')} had to be made; the earlier runs have gone on, and have them now"
+        yield f"run.reuse: {counted(made, 'call')} had to be made: they failed, or the earlier runs have gone on since"
         return
     yield f"run.reuse: {counted(made, 'call')} had to be made, because no earlier run has them: {'; '.join(why)}"
 
@@ -274,7 +274,7 @@ def _best(
             "calls are made once only for those that were"
         )
     best = equal[0]
-    alone = " and ".join(merits(summaries[best], summaries))
+    alone = " and ".join(lacking_in_oracles(summaries[best], summaries))
     among = f" of those that {alone}" if alone else ""
     if "hits_at_1" not in (scores := summaries[best].scores) or not scores["hits_at_1"].mean:
         return f"no configuration is named as the best: none{among} has a right first answer"

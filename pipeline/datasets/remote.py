@@ -117,7 +117,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _version(path: AnyPath) -> str | None:
     if isinstance(path, Path):  # a snapshot of the Hub, whose folder has the name of its commit
-        return next((folder.name for folder in path.parents if folder.parent.name == "snapshots"), path.name)
+        return next((each.name for each in (path, *path.parents) if each.parent.name == "snapshots"), None)
     try:
         if repository := _repository(path):
             from huggingface_hub import HfApi

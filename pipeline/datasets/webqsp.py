@@ -77,7 +77,7 @@ def _golds(row: _ShortQuestion) -> tuple[GoldAnswer, ...]:
             aliases[name] |= dict.fromkeys(_list(own))
     else:
         flat = dict.fromkeys(name for each in row.Aliases for name in _list(each) if name not in row.Answers)
-        aliases = dict.fromkeys(row.Answers, flat)
+        aliases = dict.fromkeys(row.Answers, flat) if row.Answers else {name: {} for name in flat}
     return tuple(GoldAnswer(name, aliases=tuple(own)) for name, own in aliases.items())
 
 

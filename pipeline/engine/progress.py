@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from math import inf
 from types import TracebackType
@@ -60,8 +61,11 @@ class Pace:
     def finish(self, rows: int, elapsed: float) -> None:
         """Note that so many rows have finished until now."""
         self.rows, self.last_s = rows, elapsed
-        if elapsed >= self._history[-1][0] + 1:
+        last_s, _ = self._history[-1]
+        if elapsed >= last_s + 1:
             self._history.append((elapsed, rows))
+        elif last_s:  # all rows of a wave, such as shards that several workers finish at once, end the same half
+            self._history[-1] = (last_s, rows)
 
     def per_second(self, elapsed: float) -> float | None:
         """Return the rate; None until a row has finished. It falls while the next row takes longer than the mean."""
@@ -101,7 +105,7 @@ class _TimeLeft(ProgressColumn):
     def render(self, task: Task) -> Text:
         left = _left_s(task)
         text = _UNKNOWN if left is None else str(timedelta(seconds=round(left)))
-        return Text(f"> {text}" if left is not None and task.fields["is_uneven"] else text, style="progress.remaining")
+        return Text(f"~ {text}" if left is not None and task.fields["is_uneven"] else text, style="progress.remaining")
 
 
 def _rate_text(task: Task) -> str:
@@ -231,7 +235,7 @@ class RunProgress:
 
     def on_progress(self, progress: FinishedRows) -> None:
         """Add rows that have just finished. Raises what `check` raises."""
-        self.sum = self.sum + progress
+        self.sum = self.sum + replace(progress, failing=frozenset())
         self._bar.open_rows = max(0, self._bar.open_rows - progress.questions)  # those of a shard until now
         if line := self._check(progress):
             self.say(line)
@@ -268,7 +272,7 @@ class RunProgress:
 
     @property
     def _is_uneven(self) -> bool:
-        """Whether a configuration has finished less than half as many rows as another one: the slow ones are left."""
+        """Whether a configuration has finished less than half as many rows as another one: its pace is unknown."""
         finished = [self.sum.of_configurations.get(number, (0.0, 0))[1] for number in range(len(self._names))]
         return 2 * min(finished, default=0) < max(finished, default=0)
 
@@ -284,8 +288,8 @@ class RunProgress:
     def _line(self) -> str:
         task = self._bar.tasks[0]
         seconds = None if task.finished else _left_s(task)
-        more = "more than " if task.fields["is_uneven"] else ""
-        left = f"{more}{seconds:,.0f} s left" if seconds else ""
+        about = "about " if task.fields["is_uneven"] else ""
+        left = f"{about}{seconds:,.0f} s left" if seconds else ""
         failed = f"{self.sum.failed:,} failed" if self.sum.failed else ""
         done = f"{self._unit} {self._rows:,}/{task.total:,.0f}"
         parts = (done, _rate_text(task), left, self._hits, failed, self._bar.doing)

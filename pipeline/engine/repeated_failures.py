@@ -66,7 +66,7 @@ class RepeatedFailures:
         """Add rows that have finished. Return a sentence when an outage begins. Raises UserError to stop the run."""
         if self._most is None or not new.questions:
             return None
-        before = self._failed_in_outage
+        before, failing_before = self._failed_in_outage, len(self._failing)
         self._count(new)
         self._count_outage(new)
         cause = self._common_cause
@@ -79,12 +79,12 @@ class RepeatedFailures:
             nearly = "nearly " if any(others for _, _, others in self._lately) else ""
             outage = f"for {_OUTAGE_S / 60:.0f} minutes, {nearly}all questions have failed because of a server {_NEVER}"
             self._stop(f"{outage}. {self._when_back}:", new.errors, Outage)
-        if before < _ANNOUNCED <= self._failed_in_outage:
+        if cause and self._failed_in_outage and failing_before < _ANNOUNCED <= len(self._failing):
+            failed = f"{counted(len(self._failing), 'question')}{self._attempt} failed {cause}"
+            return f"the first {failed}: if the first {self._most} do, the run stops ({_last_line(new)})"
+        if not cause and before < _ANNOUNCED <= self._failed_in_outage:
             failed = f"{counted_questions(self._failed_in_outage, self._configurations)} failed"
-            error = next(iter(new.errors.values())).splitlines()[-1]
-            if cause:
-                first = counted(self._most, "question")
-                return f"the first {failed} {cause}: if the first {first} do, the run stops ({error})"
+            error = _last_line(new)
             limit = f"if nearly all fail for {_OUTAGE_S / 60:.0f} minutes, the run stops"
             return f"the last {failed} because of a server: {limit} ({error})"
         return None
@@ -127,6 +127,10 @@ class RepeatedFailures:
         *traceback, error = details.splitlines()
         where = "; stopped.txt in the run folder has the traceback" if traceback else ""
         raise kind(f"{said} {error}{where}")
+
+
+def _last_line(rows: FinishedRows) -> str:
+    return next(iter(rows.errors.values())).splitlines()[-1]
 
 
 def _failed_by_servers(rows: FinishedRows) -> int:

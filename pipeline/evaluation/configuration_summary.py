@@ -194,7 +194,7 @@ def rivals(configurations: Sequence[tuple[str | None, int, bool]]) -> list[int]:
 
 
 def without_oracles(candidates: Sequence[T], is_oracle: Callable[[T], bool]) -> list[T]:
-    """Return those of which one can be called the best: no oracle is. Returns all if there are no others."""
+    """Return those of which one can be called the best: without oracles, unless all are oracles."""
     return [each for each in candidates if not is_oracle(each)] or list(candidates)
 
 
@@ -217,8 +217,8 @@ def is_oracle(configuration: MayBeOracle) -> bool:
     return configuration.closed_book or is_told_gold(configuration.method)
 
 
-def merits(best: MayBeOracle, configurations: Iterable[MayBeOracle]) -> list[str]:
-    """Return what the best has done and those have not that `without_oracles` has left out to find it."""
+def lacking_in_oracles(best: MayBeOracle, configurations: Iterable[MayBeOracle]) -> list[str]:
+    """Return what the best has done, and the oracles have not that `without_oracles` has left out to find it."""
     left_out = [] if is_oracle(best) else [each for each in configurations if is_oracle(each)]
     asked = ["asked the graph or a language model"] * any(each.closed_book for each in left_out)
     return asked + ["got no gold answers"] * any(is_told_gold(each.method) for each in left_out)

@@ -162,9 +162,9 @@ def not_worse_p_value(differences: Values, margin: float, *, clusters: npt.Array
 
     `differences` are its scores minus those of the other one, over the same questions. The null hypothesis is a mean
     difference of -`margin` or less. The p-value is the larger one of two: that of the normal distribution, whose
-    variance has one extra difference of ±1, as in `noise_margin`, and the exact one of a method that never wins and
-    loses as many questions. The first alone is too small where few questions differ. With `clusters`, questions with
-    the same label are one draw.
+    variance has one extra difference of ±1, as in `noise_margin`, with a correction of one question, and the exact one
+    of a method that never wins and loses as many questions. The first alone is too small where few questions differ.
+    With `clusters`, questions with the same label are one draw.
     """
     from scipy.special import bdtr  # slow to import and rarely needed
 
@@ -174,19 +174,19 @@ def not_worse_p_value(differences: Values, margin: float, *, clusters: npt.Array
     error = sqrt(float(np.square(sums).sum()) + 1) / len(values)
     lost = max(0.0, -float((sums / sizes + mean).sum()))
     exact = float(bdtr(ceil(lost - _ROUNDING), len(sums), margin))
-    return max(exact, 1 - NormalDist().cdf((mean + margin) / error))
+    return max(exact, 1 - NormalDist().cdf((mean + margin - 1 / len(values)) / error))
 
 
-def questions_to_show_not_worse(margin: float, *, lost: int, comparisons: int, confidence: float) -> int:
+def questions_to_show_not_worse(margin: float, *, comparisons: int, confidence: float) -> int:
     """Return the fewest questions with which `not_worse_p_value` can be significant in so many comparisons.
 
-    `lost` is how many questions the method loses at least, 1 if scores are 0 or 1: with equal scores, it is not worse.
+    A method that is worse loses one question at least, or a part of one, which counts as one.
     """
     from scipy.special import bdtr  # slow to import and rarely needed
 
     risk = (1 - confidence) / comparisons
-    fewest = ceil((lost + NormalDist().inv_cdf(1 - risk) * sqrt(lost + 1)) / margin)
-    return next(questions for questions in count(fewest) if bdtr(lost, questions, margin) <= risk)
+    fewest = ceil((2 + NormalDist().inv_cdf(1 - risk) * sqrt(2)) / margin)
+    return next(questions for questions in count(fewest) if bdtr(1, questions, margin) <= risk)
 
 
 def holm(p_values: npt.ArrayLike) -> npt.NDArray[np.float64]:

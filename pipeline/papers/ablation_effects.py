@@ -177,7 +177,8 @@ def _empty_table(summaries: Sequence[ConfigurationSummary], numbers: str) -> Tab
     title = f"Ablations of {first.method}{label} on {first.dataset}, {counted(first.questions, 'question')}"
     caption = (
         f"percent and percentage points, {100 * first.confidence:g} % paired bootstrap intervals; published: range "
-        f"over the paper's datasets; {numbers}"
+        f"over the paper's datasets; verdict: by McNemar's exact test for scores of 0 and 1, else by the interval; "
+        f"{numbers}"
     )
     return plain_table(title, "\n".join([caption, *retriever_lines(summaries)]))
 

@@ -30,6 +30,7 @@ class Recommendation:
     """The configurations of the Pareto front that are shown to be worse than the best by less than `MARGIN`, with the
     mean difference of their score from the best one over the same questions."""
     questions: int
+    """Those with the same source count as one."""
     needed: int
     """The fewest questions with which a cheaper configuration can be shown not to be worse."""
     draws: Sequence[int] = ()
@@ -62,9 +63,9 @@ def recommend(scores: ScoreMatrix, costs: Mapping[int, tuple[float, float]], *, 
     front = [index for index in among if not any(_beats(other, index, means, costs) for other in among)]
     best = min(front, key=lambda index: (-means[index], costs[index]))
     cheaper = [index for index in among if costs[index] < costs[best]]
-    questions = len(scores.values)
+    questions = len(scores.values) if scores.sources is None else len(np.unique(scores.sources))
     confidence = scores.evaluation.confidence
-    needed = _needed(scores, comparisons=len(cheaper)) if cheaper else 0
+    needed = questions_to_show_not_worse(MARGIN, comparisons=len(cheaper), confidence=confidence) if cheaper else 0
     p_values = [
         not_worse_p_value(scores.values[:, each] - scores.values[:, best], MARGIN, clusters=scores.sources)
         for each in cheaper
@@ -81,13 +82,6 @@ def recommend(scores: ScoreMatrix, costs: Mapping[int, tuple[float, float]], *, 
         questions=questions,
         needed=needed,
     )
-
-
-def _needed(scores: ScoreMatrix, *, comparisons: int) -> int:
-    """Return the fewest questions with which a configuration that is worse can be shown to be hardly worse."""
-    lost = int(np.isin(scores.values, [0, 1]).all())
-    confidence = scores.evaluation.confidence
-    return questions_to_show_not_worse(MARGIN, lost=lost, comparisons=comparisons, confidence=confidence)
 
 
 def _beats(one: int, other: int, means: Mapping[int, float], costs: Mapping[int, tuple[float, float]]) -> bool:

@@ -250,10 +250,7 @@ class TestOutage:
     def test_at_the_start_it_is_said_when_the_run_stops(self) -> None:
         watched = RepeatedFailures(8)
         said = [watched.check(replace(self.GONE, failing=ids(f"{n}a", f"{n}b"))) for n in range(3)]
-        sentence = (
-            "the first 6 questions failed with the same error: if the first 8 questions do, the run stops "
-            "(ServiceError: "
-        )
+        sentence = "the first 6 questions failed with the same error: if the first 8 do, the run stops (ServiceError: "
         assert said == [None, None, f"{sentence}none answers)"]
 
     def test_several_errors_of_servers_at_the_start_are_one_cause(self) -> None:
@@ -275,9 +272,7 @@ class TestOutage:
     def test_one_question_that_fails_in_all_configurations_of_a_sweep_does_not_stop_it(self) -> None:
         watched = RepeatedFailures(2, configurations=50)
         one, other = (replace(self.GONE, failing=ids(id)) for id in ("a", "b"))
-        said = [watched.check(one) for _ in range(50)]
-        (sentence,) = filter(None, said)
-        assert sentence.startswith("the first 6 questions (each configuration counts its own) failed with the same")
+        assert {watched.check(one) for _ in range(50)} == {None}
         with pytest.raises(Outage, match=r"^the first 2 questions all failed"):
             watched.check(other)
 

@@ -346,20 +346,20 @@ def test_the_noise_margin_of_a_small_example() -> None:
 
 
 @pytest.mark.parametrize("questions", [149, 200, 330, 1000])
-@pytest.mark.parametrize("wins", [0.0, 0.02, 0.2])
+@pytest.mark.parametrize("wins", [0.0, 0.005, 0.02, 0.2])
 def test_a_method_that_is_worse_by_the_margin_is_seldom_said_not_to_be(questions: int, wins: float) -> None:
     """By losses alone, and by losses and wins: an error rate of 5 %, and not of 12 % with few losses."""
     rng = np.random.default_rng(3)
     draws = rng.random((1000, questions))
     differences = (draws < wins).astype(float) - (draws > 1 - wins - 0.02)
     shown = [statistics.not_worse_p_value(each, 0.02) <= 0.05 for each in differences]
-    assert np.mean(shown) <= 0.065
+    assert np.mean(shown) <= 0.06
 
 
 def test_the_fewest_questions_that_show_that_a_method_is_not_worse() -> None:
-    for comparisons, lost in product((1, 8, 31), (0, 1)):
-        needed = statistics.questions_to_show_not_worse(0.02, lost=lost, comparisons=comparisons, confidence=0.95)
-        few, enough = (-1.0 * (np.arange(n) < lost) for n in (needed - 1, needed))
+    for comparisons in (1, 8, 31):
+        needed = statistics.questions_to_show_not_worse(0.02, comparisons=comparisons, confidence=0.95)
+        few, enough = (-1.0 * (np.arange(n) < 1) for n in (needed - 1, needed))
         risk = 0.05 / comparisons
         assert statistics.not_worse_p_value(enough, 0.02) <= risk < statistics.not_worse_p_value(few, 0.02)
 
