@@ -227,9 +227,9 @@ def _by_reuse(sample: pl.DataFrame, whole: Mapping[str, Any]) -> Iterator[tuple[
     left = len(asked) - len(reused)
     if left > len(new) < _FEWEST:
         raise UserError(
-            f"{'all' if new.is_empty() else 'nearly all'} questions of the sample are in run.reuse, so it does not "
-            f"tell the cost of the {counted(left, 'question')} that are not: give a larger estimate.questions (here "
-            f"{len(sample)}) with run.restart=true, or leave run.reuse out"
+            f"run.reuse holds {'' if new.is_empty() else 'nearly '}the whole sample, which then does not tell the cost "
+            f"of {counted(left, 'further question')}: give a larger estimate.questions (here {len(sample)}) with "
+            "run.restart=true, or leave run.reuse out"
         )
     if len(reused) > len(known) < _FEWEST:  # the sample has hardly any of them: they count as the others
         yield sample, len(asked)

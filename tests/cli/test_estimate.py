@@ -134,7 +134,7 @@ def test_a_sample_that_is_reused_whole_tells_nothing_about_the_others(kgqa: Kgqa
     kgqa("estimate", "estimate.questions=24", *WORLD)
     again = ("estimate", *WORLD, "run.dir=again", "run.reuse=[run-sample]")
     refused = kgqa(*again, "estimate.questions=24").sentence
-    assert refused.startswith("all questions of the sample are in run.reuse, so it does not tell the cost of the 136")
+    assert refused.startswith("run.reuse holds the whole sample, which then does not tell the cost of 136 further")
     assert kgqa(*again, "estimate.questions=48", "run.restart=true").code == 0
 
 
