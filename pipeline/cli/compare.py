@@ -25,7 +25,14 @@ from pipeline.analysis.comparison_tables import (
     reading_lines,
     rerun_variance_lines,
 )
-from pipeline.analysis.paired import RunConfiguration, question_clusters, read_configurations, read_rows, same_questions
+from pipeline.analysis.paired import (
+    RunConfiguration,
+    incomparable,
+    question_clusters,
+    read_configurations,
+    read_rows,
+    same_questions,
+)
 from pipeline.analysis.rerun_variance import RerunVariance, measure_rerun_variance
 from pipeline.analysis.score_notes import score_notes, unread_batches
 from pipeline.analysis.seeds import seed_line
@@ -33,6 +40,8 @@ from pipeline.cli.arguments import Arguments, Trust
 from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
+from pipeline.engine.resume import changed_sources
+from pipeline.engine.retry_advice import begun_by_other
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import UserError
 from pipeline.evaluation.budget_limits import AT_LIMIT, MUCH_LIMITED
@@ -175,11 +184,31 @@ def _run_again(base: RunConfiguration, plan: Plan) -> RerunVariance:
     again = config.complete({**base.config, "run": {**run, **keys}})
     refuse_other_folder(base.folder.path / "run.yaml", base.folder.require_run(), [again])
     config.check(again)
+    _refuse_other_code(base, again)
     configuration = Configuration((*base.overrides, f"run.limit={questions}"), again)
     _describe_as_base(folder, base, configuration)
     execute([configuration], Console(stderr=True))
     (second,) = read_configurations([folder.path], plan.score)
+    if reason := incomparable(base, second):
+        with folder.held():
+            folder.clear()
+        raise UserError(f"noise.questions ran the base again with the data of today, but {reason}")
     return measure_rerun_variance(base, second, plan.score)
+
+
+def _refuse_other_code(base: RunConfiguration, again: Mapping[str, Any]) -> None:
+    """Raise UserError if the base run had another source or version: their difference would count as noise."""
+    saved = base.folder.require_run()
+    if "id" not in saved:  # a run of an older version, which did not record its code
+        return
+    changed = begun_by_other(saved) and "the version of kgqa-pipeline"
+    if sources := changed_sources(saved["points"][base.number], again):
+        changed = f"the source of {sources[0]}"
+    if changed:
+        raise UserError(
+            f"noise.questions runs the base again, but {changed} has changed since {base.folder.path} was begun: undo "
+            "the change, or run the base anew"
+        )
 
 
 def _describe_as_base(folder: RunFolder, base: RunConfiguration, configuration: Configuration) -> None:

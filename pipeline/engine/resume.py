@@ -88,15 +88,20 @@ def refuse_other_code(folder: RunFolder, saved: Mapping[str, Any], configs: Conf
     if (before := saved["versions"]["kgqa-pipeline"]) != version:
         raise UserError(f"{folder.path} was begun by kgqa-pipeline {before}, and this is {version}. {ways_out(folder)}")
     for point, now in zip(saved["points"], configs, strict=True):
-        sources = point.get("sources", {})
-        changed = [name for name, digest in user_sources(now).items() if sources.get(name) != digest]
-        for name, digest in project_sources(now).items():
-            if sources.get(name, digest) != digest:  # older runs did not record it
-                changed.append(f"{name}, or one of its prompts,")
-        if changed:
+        if changed := changed_sources(point, now):
             ways = ways_out(folder, keeps_calls=not _changed_models(_digests(saved["points"], "models"), now))
             retried = ", so run.retry_failed=true would mix the answers of both" if now["run"]["retry_failed"] else ""
             raise UserError(f"the source of {changed[0]} has changed since {folder.path} was begun{retried}. {ways}")
+
+
+def changed_sources(point: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the classes of a configuration whose source is another one than a `point` of `run.yaml` has recorded."""
+    sources = point.get("sources", {})
+    changed = [name for name, digest in user_sources(now).items() if sources.get(name) != digest]
+    for name, digest in project_sources(now).items():
+        if sources.get(name, digest) != digest:  # older runs did not record it
+            changed.append(f"{name}, or one of its prompts,")
+    return changed
 
 
 def has_answers(folder: RunFolder) -> bool:

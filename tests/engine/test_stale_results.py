@@ -718,3 +718,28 @@ def test_new_gold_answers_are_refused_after_early_stopping_has_decided_by_the_ol
     changes.refuse(RunFolder(tmp_path), "what to do", extend=False, may_extend=True)
     with pytest.raises(UserError, match=r"answers of 3 questions have changed .* has decided by the old ones .*do$"):
         changes.refuse(RunFolder(tmp_path), "what to do", extend=False, may_extend=False)
+
+
+def test_the_noise_of_a_run_is_not_measured_with_other_code_or_questions(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, words = project.write_method(monkeypatch)
+    project.run(*words)
+    project.run("llm=similarity", folder="runs/other")
+    helper = code / "helper.py"
+    before = helper.read_text()
+
+    def compare() -> str:
+        capsys.readouterr()
+        assert main(["compare", "runs/r", "runs/other", "noise.questions=3"]) == 2
+        return " ".join(capsys.readouterr().err.split())
+
+    helper.write_text("def best(nodes):\n    return 'nowhere'\n")
+    sys.modules.pop("helper", None), sys.modules.pop("capital", None)
+    assert "but the source of capital.Capital has changed since" in compare()
+    helper.write_text(before)
+    sys.modules.pop("helper", None), sys.modules.pop("capital", None)
+    project.write_questions(CITIES, "Name the capital of {}.")
+    assert "but question Aland has a different text in each" in compare()
+    project.write_questions(CITIES)
+    assert main(["compare", "runs/r", "runs/other", "noise.questions=3"]) == 0, "nothing of it is left"
