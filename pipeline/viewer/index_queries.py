@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import Any, Literal, Self, TypeAlias, get_args
@@ -12,7 +12,9 @@ import polars as pl
 
 from pipeline.analysis.losses import STAGES
 from pipeline.errors import UserError
+from pipeline.kg.fingerprint import may_be_same_graph
 from pipeline.suggestions import did_you_mean
+from pipeline.text import agreeing, counted
 from pipeline.viewer.index import OUTCOMES, RunIndex
 
 PAGE = 50
@@ -263,6 +265,8 @@ class Comparison(_Page):
     """
 
     changes: Mapping[str, int]
+    warnings: Sequence[str]
+    """Why rows may compare different things."""
 
 
 def compare(before: Side, after: Side, change: Change, text: str, page: int) -> Comparison:
@@ -271,9 +275,7 @@ def compare(before: Side, after: Side, change: Change, text: str, page: int) -> 
     first, second = (
         side.index.scan().filter(pl.col("configuration") == side.configuration) for side in (before, after)
     )
-    joined = first.join(
-        second.select(name for name in columns if name not in {"question", "gold"}), on="question_id", suffix="_after"
-    )
+    joined = first.join(second.select(columns), on="question_id", suffix="_after")
     both = joined.select(*columns, pl.col("^.*_after$"), "row").collect()
     was, now = both["outcome"] == "right", both["outcome_after"] == "right"
     masks = {
@@ -287,4 +289,15 @@ def compare(before: Side, after: Side, change: Change, text: str, page: int) -> 
     shown = both.filter(masks[change])
     shown = (shown.filter(_has_text(text)) if text else shown).sort("row")
     counts = {name: int(mask.sum()) for name, mask in masks.items()}
-    return Comparison(shown.slice((page - 1) * PAGE, PAGE).to_dicts(), shown.height, counts)
+    rows = shown.slice((page - 1) * PAGE, PAGE).to_dicts()
+    return Comparison(rows, shown.height, counts, list(_warnings(before, after, both)))
+
+
+def _warnings(before: Side, after: Side, both: pl.DataFrame) -> Iterator[str]:
+    """Say what the two configurations did not have in common, by the rows of the questions that they share."""
+    is_other = (pl.col("question") != pl.col("question_after")) | pl.col("gold").ne_missing(pl.col("gold_after"))
+    if changed := both.filter(is_other).height:
+        yield f"{counted(changed, 'question')} {agreeing('have', changed)} another text or other gold answers in B"
+    graphs = [side.index.metadata["served"][side.configuration]["graph"] for side in (before, after)]
+    if both.height and not may_be_same_graph(*graphs):
+        yield "the two asked different graphs"

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import polars as pl
 import pytest
+import yaml
 from aiohttp.test_utils import TestClient, TestServer
 
 from pipeline.analysis.losses import STAGE_TEXTS
@@ -294,4 +295,26 @@ async def test_a_comparison_without_a_common_question_says_why(run: Path, tmp_pa
     assert reason in await (await pages.get("/compare?a=run/0&b=run/1")).text()
     assert reason not in await (await pages.get("/compare?a=run/0&b=run/2")).text()
     assert "No question with this text." in await (await pages.get("/compare?a=run/0&b=run/2&text=unknown")).text()
+    await pages.close()
+
+
+async def test_a_comparison_of_other_questions_and_another_graph_says_so(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    is_other = (pl.col("point") == 1) & (pl.col("question_id") == pl.col("question_id").min())
+    edited = pl.when(is_other).then(pl.lit("another question")).otherwise(pl.col("question")).alias("question")
+    shard = sorted((copy / "traces").iterdir())[0]
+    rewrite_shard(shard, pl.read_parquet(shard).with_columns(edited))
+    metadata = yaml.safe_load((copy / "run.yaml").read_text())
+    metadata["served"][2]["graph"] = "another"
+    (copy / "run.yaml").write_text(yaml.safe_dump(metadata))
+    index = RunIndex(RunFolder(copy), "run", tmp_path / "cache")
+    index.update()
+    pages = await client(index)
+    questions = "1 question has another text or other gold answers in B."
+    assert questions in await (await pages.get("/compare?a=run/0&b=run/1")).text()
+    graph = await (await pages.get("/compare?a=run/0&b=run/2")).text()
+    assert "the two asked different graphs." in graph
+    assert questions not in graph
+    assert 'class="notice"' not in await (await pages.get("/compare?a=run/0&b=run/3")).text()
     await pages.close()
