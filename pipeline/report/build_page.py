@@ -57,6 +57,11 @@ def build_page(blocks: Sequence[Block]) -> Page:
     )
 
 
+def _without_tokens(block: Block) -> bool:
+    costs = [block.configurations[index].cost_key for index in block.comparable]
+    return any(calls and not tokens for calls, tokens in costs)
+
+
 def _block_view(block: Block) -> BlockView:
     configurations = block.configurations
     labels = BlockLabels(configurations)
@@ -69,6 +74,7 @@ def _block_view(block: Block) -> BlockView:
         facts=_facts(block),
         gold_notes=gold_lines([each.summary for each in configurations]),
         label_rivals=" with the same label" if len({each.summary.label for each in configurations}) > 1 else "",
+        without_tokens=_without_tokens(block),
         oracles_left_out=oracles_left_out(block),
         simulators=list(dict.fromkeys(inline(name) for each in configurations if (name := each.summary.simulated))),
         warnings=_warnings(block),

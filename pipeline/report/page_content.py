@@ -144,6 +144,8 @@ class BlockView:
     facts: Sequence[tuple[str, Sequence[str]]]
     label_rivals: str
     """With which others a configuration of a Pareto front is compared; empty if it is with all."""
+    without_tokens: bool
+    """Whether the servers reported no tokens, so that costs are compared by calls alone."""
     oracles_left_out: Sequence[str]
     """Sentences about configurations that are on no front because their score is that of an oracle."""
     simulators: Sequence[str]

@@ -14,6 +14,7 @@ from pipeline.report.configuration_table import Row
 from pipeline.report.data import Block, Configuration
 from pipeline.report.labels import percent
 from pipeline.report.page_content import BlockView, CurveView, ScoreView
+from pipeline.report.render_page import render
 from tests.report.configurations import RUN, make
 
 
@@ -173,6 +174,16 @@ def test_the_choice_is_confirmed_on_other_questions(keys: dict[str, int], others
         == "this command draws 9 questions at random from the whole dataset, so some of those asked here may be "
         "among them. Run the second best configuration in the same way, and compare both"
     )
+
+
+def test_a_page_says_that_tokens_are_not_known() -> None:
+    known = [make(hits(n), {"depth": n}, calls=n) for n in (3, 5)]
+    unknown = [make(hits(n), {"depth": n}, counters={"llm_calls": n, "tokens": 0, "kg_lookups": 9}) for n in (3, 5)]
+    assert view(*unknown).without_tokens
+    assert not view(*known).without_tokens
+    said = "in score and calls (the servers reported no tokens)"
+    assert said in render(build_page([Block(unknown)]))
+    assert said not in render(build_page([Block(known)]))
 
 
 def test_a_run_that_asked_fewer_questions_than_it_could_has_asked_all() -> None:
