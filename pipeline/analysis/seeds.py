@@ -25,11 +25,20 @@ class SeedMean:
     score: Estimate
     """Over the seeds: ± 1.96·s/√n."""
 
+    @property
+    def is_equal(self) -> bool:
+        """Whether all seeds have the same score."""
+        return not round(self._margin, 6)
+
+    @property
+    def _margin(self) -> float:
+        return 100 * (self.score.high - self.score.mean)
+
     def __str__(self) -> str:
-        mean, margin = f"{self.words} {100 * self.score.mean:.1f}", 100 * (self.score.high - self.score.mean)
-        if not round(margin, 6):
+        mean = f"{self.words} {100 * self.score.mean:.1f}"
+        if self.is_equal:
             return f"{mean} with each of {self.score.questions} seeds"
-        return f"{mean} ± {margin:.1f} ({self.score.questions} seeds)"
+        return f"{mean} ± {self._margin:.1f} ({self.score.questions} seeds)"
 
 
 def seed_groups(configs: Sequence[Mapping[str, Any]]) -> list[list[int]]:
@@ -54,7 +63,8 @@ def seed_line(
 ) -> list[str]:
     """Return a line with the `seed_means` of a score, which it names; nothing without seeds."""
     means = seed_means(seed_groups(configs), methods, overrides, scores)
-    return [f"{score} over seeds, mean ± 1.96·s/√n: {named(means)}"] if means else []
+    shared = "; at temperature 0, seeds share their calls" if any(each.is_equal for each in means) else ""
+    return [f"{score} over seeds, mean ± 1.96·s/√n: {named(means)}{shared}"] if means else []
 
 
 def seed_means(

@@ -36,6 +36,10 @@ _NO_CREDIT = b"insufficient_quota"
 """In a reply with status 429: the account has no credit, and no later request will succeed."""
 _REFUSED = (400, 413, 422)
 """Statuses with which a healthy server refuses a request, and not every request."""
+_RANDOM = (
+    ", so its replies may be random, and with a temperature of 0 several run.seed share them: a method.temperature "
+    "above 0 gives each seed its own"
+)
 WRONG_KEY = (401, 403)
 """Statuses with which a server refuses a key, or wants one."""
 _LONGEST_MESSAGE = 2000
@@ -206,7 +210,10 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
         if parameter not in self._refused[server]:  # as other calls in flight may have found out
             self._refused[server].add(parameter)
             instead = f"{new} in its place" if (new := RENAMED.get(parameter)) else "no such parameter"
-            log.warning("model server %s refuses the parameter %s: it gets %s", server.url, parameter, instead)
+            random = _RANDOM if parameter == "temperature" else ""
+            log.warning(
+                "model server %s refuses the parameter %s: it gets %s%s", server.url, parameter, instead, random
+            )
 
     async def get_from_each(self, path: str) -> list[Reply | str]:
         """Get `path` once from every server. Return each one's reply, or a clause that says why there is none."""

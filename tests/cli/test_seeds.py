@@ -17,3 +17,8 @@ def test_each_command_with_scores_has_a_line_with_the_means_over_seeds(kgqa: Kgq
     assert f"hits_at_1 {line}" in " ".join(kgqa("compare", "run").out.split())
     kgqa("evaluate", *WORLD, "llm=oracle", "run.dir=single")
     assert "over seeds" not in kgqa("score", "single").out
+
+
+def test_equal_seeds_are_said_to_share_their_calls(kgqa: Kgqa) -> None:
+    swept = kgqa("sweep", *WORLD, "method=cot", "run.seed=0,1", "llm=similarity", "run.dir=run")
+    assert "with each of 2 seeds; at temperature 0, seeds share their calls" in " ".join(swept.out.split())
