@@ -23,7 +23,7 @@ from pipeline.analysis.paired import (
 from pipeline.analysis.rerun_variance import RerunVariance
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.configuration_summary import is_oracle, without_oracles
+from pipeline.evaluation.configuration_summary import is_oracle, standing, without_oracles
 from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm
 from pipeline.llm.interface import simulated
 from pipeline.suggestions import did_you_mean
@@ -213,10 +213,10 @@ def _best(configurations: Sequence[RunConfiguration], score: str) -> RunConfigur
     if common.is_empty():
         raise UserError(f"base={BEST} needs a question that every configuration has scored by {score}: name a base")
     rows = [each.join(common, on="question_id", how="semi") for each in scored]
-    costs = [-pl.col("llm_calls").mean(), -(pl.col("prompt_tokens") + pl.col("completion_tokens")).mean()]
-    figures = [each.select(pl.col(score).mean(), *costs).row(0) for each in rows]
+    tokens = pl.col("prompt_tokens") + pl.col("completion_tokens")
+    figures = [each.select(pl.col(score).mean(), pl.col("llm_calls").mean(), tokens.mean()).row(0) for each in rows]
     among = without_oracles(range(len(configurations)), lambda position: is_oracle(configurations[position]))
-    return configurations[max(among, key=lambda position: figures[position])]
+    return configurations[max(among, key=lambda position: standing(*figures[position]))]
 
 
 def compare(

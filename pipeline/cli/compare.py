@@ -41,9 +41,9 @@ from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
 from pipeline.engine.resume import changed_sources
-from pipeline.engine.retry_advice import begun_by_other
+from pipeline.engine.retry_advice import RESTART, begun_by_other
 from pipeline.engine.run import Configuration, execute
-from pipeline.errors import UserError
+from pipeline.errors import Outage, UserError
 from pipeline.evaluation.budget_limits import AT_LIMIT, MUCH_LIMITED
 from pipeline.evaluation.configuration_summary import lacking_in_oracles
 from pipeline.evaluation.rescore import SCORES
@@ -187,7 +187,13 @@ def _run_again(base: RunConfiguration, plan: Plan) -> RerunVariance:
     _refuse_other_code(base, again)
     configuration = Configuration((*base.overrides, f"run.limit={questions}"), again)
     _describe_as_base(folder, base, configuration)
-    execute([configuration], Console(stderr=True))
+    try:
+        execute([configuration], Console(stderr=True))
+    except Outage:
+        raise
+    except UserError as error:
+        cause = str(error).partition(f". {RESTART}")[0]  # the rest is advice about the command of a run
+        raise UserError(f"noise.questions could not run the base again: {cause}") from None
     (second,) = read_configurations([folder.path], plan.score)
     if reason := incomparable(base, second):
         with folder.held():

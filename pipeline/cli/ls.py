@@ -281,7 +281,8 @@ def _table(runs: Sequence[ListedRun]) -> Table:
         table.add_column(heading, justify="right" if heading in _NUMERIC else "left")
     for run in runs:
         started, path, _, data, questions, _, *others = _cells(run)
-        cells = (started, path, _method(run), str(run.configurations), data, questions, _score(run, "{} {}–{}"))
+        score = "–" if run.hits_at_1 is None else _score(run, "{} {}–{}")  # a sentence would join the columns
+        cells = (started, path, _method(run), str(run.configurations), data, questions, score)
         table.add_row(*cells, *others)
     return table
 

@@ -238,9 +238,14 @@ def best_first(summaries: Sequence[ConfigurationSummary]) -> list[int]:
 def standing(hits_at_1: float | None, calls: float, tokens: float) -> tuple[float, float, float]:
     """Return what is largest for the best of some `rivals`: of those with equal Hits@1, the one with the lowest costs.
 
-    Calls and tokens are totals over the questions.
+    Calls and tokens are totals over the questions. Tokens that are not known count as many.
     """
-    return -1.0 if hits_at_1 is None else hits_at_1, -calls, -tokens
+    return -1.0 if hits_at_1 is None else hits_at_1, -calls, -known_tokens(calls, tokens)
+
+
+def known_tokens(calls: float, tokens: float) -> float:
+    """Return the tokens of some calls; infinity if the server did not report them."""
+    return math.inf if calls and not tokens else tokens
 
 
 def _standing(summary: ConfigurationSummary) -> tuple[float, float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import cache
+from math import isinf
 from typing import Any
 
 from pipeline import config
@@ -59,7 +60,7 @@ def build_page(blocks: Sequence[Block]) -> Page:
 
 def _without_tokens(block: Block) -> bool:
     costs = [block.configurations[index].cost_key for index in block.comparable]
-    return any(calls and not tokens for calls, tokens in costs)
+    return any(isinf(tokens) for _, tokens in costs)
 
 
 def _block_view(block: Block) -> BlockView:

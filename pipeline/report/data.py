@@ -23,7 +23,7 @@ from pipeline.analysis.unreadable_roles import often_unreadable
 from pipeline.engine.retry_advice import can_retry, retry_refusals
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.configuration_summary import STANDARD_SCORES, ConfigurationSummary
+from pipeline.evaluation.configuration_summary import STANDARD_SCORES, ConfigurationSummary, known_tokens
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
 from pipeline.grouping import grouped
@@ -135,9 +135,9 @@ class Configuration:
 
     @property
     def cost_key(self) -> tuple[float, float]:
-        """A sort key: model calls per question, then tokens per question."""
-        calls, tokens = self.cost("llm_calls"), self.cost("tokens")
-        return (calls or 0.0, tokens or 0.0)
+        """A sort key: model calls per question, then tokens per question; infinity if these are not known."""
+        calls, tokens = self.cost("llm_calls") or 0.0, self.cost("tokens") or 0.0
+        return (calls, known_tokens(calls, tokens))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from collections.abc import Iterator
@@ -278,3 +279,13 @@ def test_the_time_of_listing_does_not_grow_with_the_configurations_of_a_run(
     assert found
     (folder / "run.yaml").write_text(f"{before}{found} [ not read")
     assert [run["run"] for run in listed(kgqa)] == ["runs/one"]
+
+
+def test_a_run_without_one_score_leaves_the_columns_of_the_others(kgqa: Kgqa) -> None:
+    words = ("llm=oracle", "method=cot", "run.limit=4")
+    kgqa("evaluate", *WORLD, *words, "run.dir=runs/one")
+    kgqa("sweep", "dataset.seed=1,2", "dataset.triples=2000", *words, "run.dir=runs/two")
+    assert kgqa("ls", "table=t.csv").code == 0
+    rows = list(csv.DictReader(Path("t.csv").read_text("utf-8").splitlines()))
+    scores = {row["run"]: (row["Hits@1"], row["Hits@1 low"], row["Hits@1 high"]) for row in rows}
+    assert scores == {"runs/one": ("100", "51.0", "100"), "runs/two": ("", "", "")}

@@ -742,4 +742,9 @@ def test_the_noise_of_a_run_is_not_measured_with_other_code_or_questions(
     project.write_questions(CITIES, "Name the capital of {}.")
     assert "but question Aland has a different text in each" in compare()
     project.write_questions(CITIES)
+    project.write_facts({**CITIES, "Aland": "Nowhere"})
+    said = compare()
+    assert "noise.questions could not run the base again: " in said
+    assert "run.restart" not in said, "this is no key of the command"
+    project.write_facts(CITIES)
     assert main(["compare", "runs/r", "runs/other", "noise.questions=3"]) == 0, "nothing of it is left"

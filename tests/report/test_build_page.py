@@ -186,6 +186,22 @@ def test_a_page_says_that_tokens_are_not_known() -> None:
     assert said not in render(build_page([Block(known)]))
 
 
+def test_unknown_tokens_are_never_the_fewer_ones() -> None:
+    def costs(calls: int, tokens: int) -> dict[str, int]:
+        return {"llm_calls": calls, "tokens": tokens, "kg_lookups": 9}
+
+    one, other = (make(hits(n, 400), {"depth": n}, counters=costs(800, 0)) for n in (320, 380))
+    (advice,) = strict(one, other).recommendations
+    assert advice.objection is not None
+    assert advice.objection.startswith(
+        "The servers reported no tokens, so it is not known which of the ones with equal"
+    )
+    known = make(hits(380, 400), {"depth": 1}, counters=costs(800, 900))
+    (advice,) = strict(known, other).recommendations
+    assert advice.objection is None
+    assert advice.recommended.details == "depth 1"
+
+
 def test_a_run_that_asked_fewer_questions_than_it_could_has_asked_all() -> None:
     one, other = (make(hits(n), {"depth": n, "run.limit": 1000}, calls=n) for n in (1, 5))
     runs = [replace(each, run=replace(each.run, totals={})) for each in (one, other)]
