@@ -12,10 +12,10 @@ _MONTH, _DAY = "0[1-9]|1[0-2]", "0[1-9]|[12][0-9]|3[01]"
 _TIME, _ZONE = r"[T ][0-9]{2}:[0-9:.]+", r"Z|[+-][0-9]{2}:[0-9]{2}"
 _DATE = re.compile(rf"(-?[0-9]{{4,}})(?:-({_MONTH})(?:-({_DAY})(?:{_TIME})?)?)?(?:{_ZONE})?")
 
-_SIGN = r"(?:(?<!\S)|(?<=\s[(\[{$€£])|(?<=^[(\[{$€£]))-(?=[$€£]?[0-9])"
-"""A minus at the start of a word, perhaps behind a bracket or beside a currency: one between numbers is a range."""
-_MARK = re.compile(rf"({_SIGN}|(?<=[0-9])\.(?=[0-9])|(?<=[^\W_])[+#]+(?!\S))|[^\w\s]|_")
+_MARK = re.compile(r"(-(?=[$€£]?[0-9])|(?<=[0-9])\.(?=[0-9])|(?<=[^\W_])[+#]+(?!\S))|[^\w\s]|_")
 """Anything but letters, digits and spaces; the first group is what is kept: a sign, a decimal point, the end of C++."""
+_MOST_OPENING = 8
+"""Brackets and currencies in front of a minus that are looked at."""
 _ACCENT = re.compile("[\u0300-\u036f]+")
 _ARTICLES = frozenset({"a", "an", "the"})
 _REMEMBERED_LENGTH = 512
@@ -66,7 +66,14 @@ def _fold(text: str, strip_accents: bool) -> str:
 
 
 def _without_mark(match: re.Match[str]) -> str:
-    return match[1] or _in_place_of(match[0])
+    is_kept = match[1] and (match[1] != "-" or _is_sign(match))
+    return match[1] if is_kept else _in_place_of(match[0])
+
+
+def _is_sign(minus: re.Match[str]) -> bool:
+    """Whether a minus begins a word, perhaps behind brackets and currencies: one between numbers is a range."""
+    before = minus.string[max(0, minus.start() - _MOST_OPENING) : minus.start()].rstrip("([{$€£")
+    return not before or before[-1].isspace()
 
 
 @lru_cache(maxsize=4096)

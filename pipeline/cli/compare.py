@@ -26,8 +26,9 @@ from pipeline.analysis.comparison_tables import (
     rerun_variance_lines,
 )
 from pipeline.analysis.paired import (
+    GOLD_DIGEST,
     RunConfiguration,
-    incomparable,
+    other_gold,
     question_clusters,
     read_configurations,
     read_rows,
@@ -195,11 +196,23 @@ def _run_again(base: RunConfiguration, plan: Plan) -> RerunVariance:
         cause = str(error).partition(f". {RESTART}")[0]  # the rest is advice about the command of a run
         raise UserError(f"noise.questions could not run the base again: {cause}") from None
     (second,) = read_configurations([folder.path], plan.score)
-    if reason := incomparable(base, second):
-        with folder.held():
-            folder.clear()
-        raise UserError(f"noise.questions ran the base again with the data of today, but {reason}")
+    _refuse_other_questions(base, second)
     return measure_rerun_variance(base, second, plan.score)
+
+
+def _refuse_other_questions(base: RunConfiguration, second: RunConfiguration) -> None:
+    """Raise UserError if the questions or gold answers of the base have changed since its run."""
+    both = base.rows.join(second.rows, on="question_id", suffix="_again")
+    edited = both.filter(pl.col("question") != pl.col("question_again"))["question_id"].sort()
+    if len(edited):
+        with second.folder.held():
+            second.folder.clear()
+        raise UserError(f"noise.questions: the text of {edited[0]} has changed since {base.folder.path} answered it")
+    if other_gold(*(each.rows.select("question_id", GOLD_DIGEST) for each in (base, second))):
+        raise UserError(
+            f"noise.questions: gold answers have changed since {base.folder.path} was scored. Its command scores it "
+            "again, without a call"
+        )
 
 
 def _refuse_other_code(base: RunConfiguration, again: Mapping[str, Any]) -> None:

@@ -295,7 +295,7 @@ def _cells(run: ListedRun) -> tuple[str, ...]:
         _method(run, f" × {run.configurations}" if several else ""),
         _names(run.datasets, "datasets"),
         _count(run.questions),
-        _score(run, (f"best of {run.rivals or run.configurations}: " if several else "") + "{} ({}–{})"),
+        _score(run, _best_of(run) + "{} ({}–{})"),
         _count(run.failed),
         _count(run.logical_llm_calls),
         _count(run.tokens),
@@ -303,6 +303,11 @@ def _cells(run: ListedRun) -> tuple[str, ...]:
         ",".join(run.tags),
         " ".join((run.note or "").split()),
     )
+
+
+def _best_of(run: ListedRun) -> str:
+    rivals = run.configurations if run.rivals is None else run.rivals
+    return f"best of {rivals}: " if rivals > 1 else ""
 
 
 def _method(run: ListedRun, several: str = "") -> str:

@@ -55,17 +55,17 @@ class Pace:
         self.rows = 0
         self.last_s = 0.0
         """Seconds from the start to the last row that finished."""
-        self._history: deque[tuple[float, int]] = deque([(0.0, 0)])
-        """Seconds, and the rows until then, at most one a second."""
+        self._history: deque[tuple[float, float, int]] = deque([(0.0, 0.0, 0)])
+        """For each second with a row: when its first and its last row finished, and the rows until then."""
 
     def finish(self, rows: int, elapsed: float) -> None:
         """Note that so many rows have finished until now."""
         self.rows, self.last_s = rows, elapsed
-        last_s, _ = self._history[-1]
-        if elapsed >= last_s + 1:
-            self._history.append((elapsed, rows))
-        elif last_s:  # all rows of a wave, such as shards that several workers finish at once, end the same half
-            self._history[-1] = (last_s, rows)
+        began_s, _, _ = self._history[-1]
+        if elapsed >= began_s + 1:
+            self._history.append((elapsed, elapsed, rows))
+        else:
+            self._history[-1] = (began_s, elapsed, rows)
 
     def per_second(self, elapsed: float) -> float | None:
         """Return the rate; None until a row has finished. It falls while the next row takes longer than the mean."""
@@ -78,10 +78,10 @@ class Pace:
 
     def _half(self, elapsed: float) -> tuple[float, int]:
         """Return when the second half of the time began, and the rows until then; the start if it has too few rows."""
-        while len(self._history) > 1 and self._history[1][0] <= elapsed / 2:
+        while len(self._history) > 1 and self._history[1][1] <= elapsed / 2:
             self._history.popleft()
-        start_s, before = self._history[0]
-        return (start_s, before) if self.rows - before >= _RECENT else (0.0, 0)
+        _, start_s, before = self._history[0]
+        return (start_s, before) if start_s <= elapsed / 2 and self.rows - before >= _RECENT else (0.0, 0)
 
     def left_s(self, rows: float, elapsed: float) -> float | None:
         """Return the seconds that so many further rows will take; None until a row has finished."""

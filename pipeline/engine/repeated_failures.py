@@ -53,6 +53,8 @@ class RepeatedFailures:
         """Those of the first rows, as `FinishedRows.failing`."""
         self._errors: dict[str, str] = {}
         """Those of the first rows, as `FinishedRows.errors`."""
+        self._is_announced = False
+        """Whether it was said that an outage has begun."""
         self._failed_in_outage = 0
         """Rows that have failed because of a server, since an outage began."""
         self._outage_began_s = 0.0
@@ -66,7 +68,6 @@ class RepeatedFailures:
         """Add rows that have finished. Return a sentence when an outage begins. Raises UserError to stop the run."""
         if self._most is None or not new.questions:
             return None
-        before, failing_before = self._failed_in_outage, len(self._failing)
         self._count(new)
         self._count_outage(new)
         cause = self._common_cause
@@ -79,14 +80,17 @@ class RepeatedFailures:
             nearly = "nearly " if any(others for _, _, others in self._lately) else ""
             outage = f"for {_OUTAGE_S / 60:.0f} minutes, {nearly}all questions have failed because of a server {_NEVER}"
             self._stop(f"{outage}. {self._when_back}:", new.errors, Outage)
-        if cause and self._failed_in_outage and failing_before < _ANNOUNCED <= len(self._failing):
+        if self._is_announced or not _failed_by_servers(new):
+            return None
+        if cause and len(self._failing) >= _ANNOUNCED:
+            self._is_announced = True
             failed = f"{counted(len(self._failing), 'question')}{self._attempt} failed {cause}"
             return f"the first {failed}: if the first {self._most} do, the run stops ({_last_line(new)})"
-        if not cause and before < _ANNOUNCED <= self._failed_in_outage:
+        if not cause and self._failed_in_outage >= _ANNOUNCED:
+            self._is_announced = True
             failed = f"{counted_questions(self._failed_in_outage, self._configurations)} failed"
-            error = _last_line(new)
             limit = f"if nearly all fail for {_OUTAGE_S / 60:.0f} minutes, the run stops"
-            return f"the last {failed} because of a server: {limit} ({error})"
+            return f"the last {failed} because of a server: {limit} ({_last_line(new)})"
         return None
 
     @property
@@ -119,7 +123,7 @@ class RepeatedFailures:
         while self._lately[0][0] < now - _OUTAGE_S:
             self._lately.popleft()
         if sum(others for _, _, others in self._lately) > _OTHERS * sum(failed for _, failed, _ in self._lately):
-            self._failed_in_outage = 0
+            self._failed_in_outage, self._is_announced = 0, False
 
     def _stop(self, said: str, errors: Mapping[str, str], kind: type[UserError] = UserError) -> None:
         details = next(iter(errors.values()))

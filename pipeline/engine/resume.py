@@ -275,8 +275,11 @@ def ways_out(folder: RunFolder, *, keeps_calls: bool = True) -> str:
 
     `keeps_calls` is whether `run.reuse` accepts the calls of finished shards.
     """
-    if keeps_calls and (folder.search is not None or folder.batches()):
-        return restart_search(RunFolder(folder.search or folder.path))
+    if keeps_calls and (search := folder.search):
+        others = "A search asks for other configurations if its scores have changed, as by new gold answers"
+        return f"{others}: {restart_search(RunFolder(search))}"
+    if keeps_calls and folder.batches():
+        return restart_search(folder)
     if not folder.finished():
         return f"{RESTART}; without this change, the run goes on with the calls that it has made"
     if not keeps_calls:

@@ -45,9 +45,8 @@ def restart_search(search: RunFolder) -> str:
     """Return what to do with the batches of a search that do not belong to a command."""
     runs = list(map(str, [search.path, *search.batches()]))
     return (
-        "A search asks for other configurations if its scores have changed, as after run.retry_failed=true or new gold "
-        f"answers. run.restart=true deletes all batches of the search in {search.path} and starts again; another "
-        f"run.dir with {shell_override('run.reuse', runs)} takes over the calls of their finished shards"
+        f"run.restart=true deletes all batches of the search in {search.path} and starts again; another run.dir with "
+        f"{shell_override('run.reuse', runs)} takes over the calls of their finished shards"
     )
 
 

@@ -60,7 +60,7 @@ def build_page(blocks: Sequence[Block]) -> Page:
 
 def _without_tokens(block: Block) -> bool:
     costs = [block.configurations[index].cost_key for index in block.comparable]
-    return any(isinf(tokens) for _, tokens in costs)
+    return any(calls for calls, _ in costs) and all(isinf(tokens) for calls, tokens in costs if calls)
 
 
 def _block_view(block: Block) -> BlockView:

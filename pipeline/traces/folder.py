@@ -112,24 +112,27 @@ class RunFolder:
     def search(self) -> StoragePath | None:
         """The run folder of the search whose further batch this is; None for any other run."""
         outer = self.path.parent
-        return outer if self.path.name.startswith(BATCH) and RunFolder(outer).has_run else None
+        return outer if _BATCH.fullmatch(self.path.name) and RunFolder(outer).has_run and self._is_batch else None
 
     def batches(self) -> list[StoragePath]:
-        """Return the run folders of the further batches of a search, in order: they reuse the calls of this one."""
+        """Return the run folders that have the names of further batches of a search, in their order."""
         try:
             _, subfolders = names_in(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        batches = [RunFolder(self.path / name) for name in sorted(subfolders) if _BATCH.fullmatch(name)]
-        return [each.path for each in batches if self.has_run and each._reuses(self.path.name)]
+        names = [name for name in sorted(subfolders) if _BATCH.fullmatch(name)]
+        return [self.path / name for name in names] if names and self.has_run else []
 
-    def _reuses(self, name: str) -> bool:
-        """Whether the run here was told to reuse the calls of a run folder of this name, which may have been moved."""
-        with suppress(UserError):  # a run.yaml that cannot be read
+    @property
+    def _is_batch(self) -> bool:
+        """Whether a search has made the run here: its command named the folder of the search, and not this one."""
+        try:
             run = self.read_run()
-            reuse = run["points"][0]["config"]["run"]["reuse"] if run else []
-            return name in [str(each).rstrip("/").rpartition("/")[2] for each in reuse or []]
-        return False
+        except UserError:  # a run.yaml that cannot be read
+            return False
+        words = run["points"][0]["overrides"] if run else []
+        named = [word.partition("=")[2] for word in words if word.startswith("run.dir=")]
+        return run is not None and not any(name.strip("'\"/").endswith(self.path.name) for name in named)
 
     def remove_if_empty(self, created: Sequence[Path]) -> None:
         """Remove the folder if nothing but rejected rows was stored in it: the error of the command names the first.
@@ -146,7 +149,7 @@ class RunFolder:
 
     def clear_batches(self) -> None:
         """Remove the further batches of a search. Raises UserError, before anything is removed, if one is running."""
-        batches = list(map(RunFolder, self.batches()))
+        batches = [batch for batch in map(RunFolder, self.batches()) if batch._is_batch]
         with ExitStack() as locks:
             for batch in batches:
                 locks.enter_context(batch.held())

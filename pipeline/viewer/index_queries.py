@@ -295,7 +295,8 @@ def compare(before: Side, after: Side, change: Change, text: str, page: int) -> 
 
 def _warnings(before: Side, after: Side, both: pl.DataFrame) -> Iterator[str]:
     """Say what the two configurations did not have in common, by the rows of the questions that they share."""
-    is_other = (pl.col("question") != pl.col("question_after")) | pl.col("gold").ne_missing(pl.col("gold_after"))
+    gold, gold_after = (pl.col(name).str.split("; ").list.sort() for name in ("gold", "gold_after"))
+    is_other = (pl.col("question") != pl.col("question_after")) | gold.ne_missing(gold_after)
     if changed := both.filter(is_other).height:
         yield f"{counted(changed, 'question')} {agreeing('have', changed)} another text or other gold answers in B"
     graphs = [side.index.metadata["served"][side.configuration]["graph"] for side in (before, after)]

@@ -273,6 +273,9 @@ class TestOutage:
         watched = RepeatedFailures(2, configurations=50)
         one, other = (replace(self.GONE, failing=ids(id)) for id in ("a", "b"))
         assert {watched.check(one) for _ in range(50)} == {None}
+        split = RepeatedFailures(50, configurations=50)
+        said = [split.check(each) for each in (*[one] * 5, FinishedRows(questions=1), *[other] * 5)]
+        assert len(list(filter(None, said))) == 1, "the outage goes on"
         with pytest.raises(Outage, match=r"^the first 2 questions all failed"):
             watched.check(other)
 

@@ -207,18 +207,19 @@ def test_a_search_that_asks_for_other_configurations_says_how_to_begin_again(tmp
     with pytest.raises(UserError) as refused:
         search((2, 3), (4, 5))
     folders = [tmp_path / "sweep", *(tmp_path / "sweep" / f"batch-00{number}" for number in (1, 2))]
-    assert "A search asks for other configurations if its scores have changed" in str(refused.value)
-    assert f"run.restart=true deletes all batches of the search in {folders[0]} and starts again" in str(refused.value)
+    said = "if its scores have changed, as by new gold answers: run.restart=true deletes all batches of the search in "
+    assert f"{said}{folders[0]} and starts again" in str(refused.value)
     assert f"run.reuse=[{','.join(map(str, folders))}]" in str(refused.value)
     own = folders[0] / "batch-007"
-    run(own, ("method=cot",))
+    run(own, ("method=cot", f"run.reuse=[{folders[0]}]"))
+    assert RunFolder(folders[1]).search == folders[0]
+    assert RunFolder(own).search is None
     with RunFolder(folders[2]).held(), pytest.raises(UserError, match=r"batch-002 is in use by another process"):
         search((2, 3), (4, 5), restart=True)
     assert RunFolder(folders[1]).finished(), "nothing is deleted while a batch is running"
     search((2, 3), (4, 5), restart=True)
-    assert RunFolder(folders[0]).batches() == folders[1:2], "the third batch belongs to the earlier search"
-    assert not folders[2].exists()
-    assert RunFolder(own).finished(), "this run reuses no call of the search: it is no batch of it"
+    assert RunFolder(folders[0]).batches() == [folders[1], own], "the third batch belongs to the earlier search"
+    assert RunFolder(own).finished(), "a run of its own, though it reuses the calls of the search"
 
 
 def test_a_new_run_leaves_other_runs_in_its_folder_alone(tmp_path: Path) -> None:
