@@ -131,7 +131,7 @@ class RunFolder:
         except UserError:  # a run.yaml that cannot be read
             return False
         words = run["points"][0]["overrides"] if run else []
-        named = [word.partition("=")[2] for word in words if word.startswith("run.dir=")]
+        named = [word.partition("=")[2] for word in words if word.lstrip("+").startswith("run.dir=")]
         return run is not None and not any(name.strip("'\"/").endswith(self.path.name) for name in named)
 
     def remove_if_empty(self, created: Sequence[Path]) -> None:
