@@ -275,7 +275,7 @@ def ways_out(folder: RunFolder, *, keeps_calls: bool = True) -> str:
 
     `keeps_calls` is whether `run.reuse` accepts the calls of finished shards.
     """
-    if keeps_calls and (search := folder.search):
+    if keeps_calls and (search := folder.search) and folder.is_batch:
         others = "A search asks for other configurations if its scores have changed, as by new gold answers"
         return f"{others}: {restart_search(RunFolder(search))}"
     if keeps_calls and folder.batches():

@@ -110,9 +110,9 @@ class RunFolder:
 
     @property
     def search(self) -> StoragePath | None:
-        """The run folder of the search whose further batch this is; None for any other run."""
+        """The run folder of the search whose further batch this is, by its name; None for any other run."""
         outer = self.path.parent
-        return outer if _BATCH.fullmatch(self.path.name) and RunFolder(outer).has_run and self._is_batch else None
+        return outer if _BATCH.fullmatch(self.path.name) and RunFolder(outer).has_run else None
 
     def batches(self) -> list[StoragePath]:
         """Return the run folders that have the names of further batches of a search, in their order."""
@@ -124,8 +124,11 @@ class RunFolder:
         return [self.path / name for name in names] if names and self.has_run else []
 
     @property
-    def _is_batch(self) -> bool:
-        """Whether a search has made the run here: its command named the folder of the search, and not this one."""
+    def is_batch(self) -> bool:
+        """Whether a search has made the run in a folder with the name of a batch.
+
+        Its command named the folder of the search, and not this one.
+        """
         try:
             run = self.read_run()
         except UserError:  # a run.yaml that cannot be read
@@ -149,7 +152,7 @@ class RunFolder:
 
     def clear_batches(self) -> None:
         """Remove the further batches of a search. Raises UserError, before anything is removed, if one is running."""
-        batches = [batch for batch in map(RunFolder, self.batches()) if batch._is_batch]
+        batches = [batch for batch in map(RunFolder, self.batches()) if batch.is_batch]
         with ExitStack() as locks:
             for batch in batches:
                 locks.enter_context(batch.held())

@@ -212,8 +212,7 @@ def test_a_search_that_asks_for_other_configurations_says_how_to_begin_again(tmp
     assert f"run.reuse=[{','.join(map(str, folders))}]" in str(refused.value)
     own = folders[0] / "batch-007"
     run(own, ("method=cot", f"run.reuse=[{folders[0]}]"))
-    assert RunFolder(folders[1]).search == folders[0]
-    assert RunFolder(own).search is None
+    assert [RunFolder(each).is_batch for each in (*folders[1:], own)] == [True, True, False]
     with RunFolder(folders[2]).held(), pytest.raises(UserError, match=r"batch-002 is in use by another process"):
         search((2, 3), (4, 5), restart=True)
     assert RunFolder(folders[1]).finished(), "nothing is deleted while a batch is running"
