@@ -37,13 +37,15 @@ def recommendations(block: Block, score: str) -> list[Recommendation]:
     found = [recommend(scores, cost_keys, among=_different(block, among)) for among in _by_label(block)]
     if not block.has_one_graph:
         return [replace(each, recommended=None) for each in found]
-    found = [replace(each, recommended=None) if _may_be_dearer(block, each) else each for each in found]
+    found = [replace(each, recommended=None, is_tied=True) if _is_tied(block, each) else each for each in found]
     return [replace(each, recommended=None, draws=draws) if (draws := _draws(block, each)) else each for each in found]
 
 
-def _may_be_dearer(block: Block, recommendation: Recommendation) -> bool:
+def _is_tied(block: Block, recommendation: Recommendation) -> bool:
     """Whether another configuration makes as many calls as the recommended one, and the tokens are not known."""
-    chosen = recommendation.best if recommendation.recommended is None else recommendation.recommended
+    chosen = recommendation.recommended
+    if chosen is None:
+        return False
     calls, tokens = block.configurations[chosen].cost_key
     among = (index for group in _by_label(block) if chosen in group for index in _different(block, group))
     return isinf(tokens) and any(block.configurations[each].cost_key[0] == calls for each in among if each != chosen)
@@ -104,7 +106,7 @@ def _objection(block: Block, score: str, recommendation: Recommendation) -> str 
             f"luck: the mean over these seeds is {100 * mean.mean:.1f} ± {100 * (mean.high - mean.mean):.1f} % "
             "(1.96·s/√n)."
         )
-    if _may_be_dearer(block, recommendation):
+    if recommendation.is_tied:
         return "The servers reported no tokens, so it is not known which of the ones with equal calls is cheaper."
     if recommendation.questions < recommendation.needed:
         return (

@@ -33,6 +33,8 @@ class Recommendation:
     """Those with the same source count as one."""
     needed: int
     """The fewest questions with which a cheaper configuration can be shown not to be worse."""
+    is_tied: bool = False
+    """Whether one with as many calls may be cheaper, as tokens are not known: then none is recommended."""
     draws: Sequence[int] = ()
     """The seeds of the best or of the recommended configuration, if there are several: then none is recommended."""
 

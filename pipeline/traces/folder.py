@@ -42,8 +42,8 @@ _OWN = {"run.yaml", "summary.json", "rejected.jsonl", "stopped.txt", "lock", "tr
 """The files and folders of a run."""
 _DIGEST = re.compile(r"[0-9a-f]{16}")
 BATCH = "batch-"
-_BATCH = re.compile(rf"{BATCH}\d{{3,}}")
 """How the names of the further batches of a search begin: each is a run folder inside that of the first batch."""
+_BATCH = re.compile(rf"{BATCH}\d{{3,}}")
 RunState: TypeAlias = Literal["complete", "still running", "not complete"]
 """How far a run is; one that is not complete was stopped, or leaves out questions."""
 _TEMPLATE = TypeAdapter(dict[str, str])

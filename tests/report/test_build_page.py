@@ -196,6 +196,12 @@ def test_unknown_tokens_are_never_the_fewer_ones() -> None:
     assert advice.objection.startswith(
         "The servers reported no tokens, so it is not known which of the ones with equal"
     )
+    dear = make(hits(381, 400), {"depth": 3}, counters=costs(1200, 0))
+    cheap = make(hits(380, 400), {"depth": 1}, counters=costs(800, 0))
+    worse = make(hits(320, 400), {"depth": 2}, counters=costs(800, 0))
+    assert strict(dear, cheap).recommendations[0].objection is None
+    (advice,) = strict(dear, cheap, worse).recommendations
+    assert (advice.objection or "").startswith("The servers reported no tokens"), "also of one that is not the best"
     known = make(hits(380, 400), {"depth": 1}, counters=costs(800, 900))
     (advice,) = strict(known, other).recommendations
     assert advice.objection is None
