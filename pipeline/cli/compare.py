@@ -46,7 +46,7 @@ from pipeline.engine.retry_advice import RESTART, begun_by_other
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import Outage, UserError
 from pipeline.evaluation.budget_limits import AT_LIMIT, MUCH_LIMITED
-from pipeline.evaluation.configuration_summary import lacking_in_oracles
+from pipeline.evaluation.configuration_summary import among_others
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.simulated import closed_book_lines
 from pipeline.evaluation.unreadable import named_shares
@@ -292,10 +292,9 @@ def _notes(
     base = selection.base
     notes = closed_book_lines([each.method for each in (base, *selection.others) if each.closed_book])
     if plan.base == BEST:
-        alone = " and ".join(lacking_in_oracles(base, selection.others))
-        rivals = f" of those that {alone}" if alone else ""
+        among = among_others(base, selection.others)
         notes.append(
-            f"{base.name} has the highest score{rivals} on the questions that all configurations answered (of equal "
+            f"{base.name} has the highest score{among} on the questions that all configurations answered (of equal "
             "ones the one with the fewest calls, and of these the fewest tokens); part of a lead may be chance, as "
             "these questions decided which one leads"
         )

@@ -23,10 +23,10 @@ from pipeline.errors import FAILED_RUN, StorageError, UserError
 from pipeline.evaluation.budget_limits import cut_replies_line, limits_line, without_plan_line
 from pipeline.evaluation.configuration_summary import (
     ConfigurationSummary,
+    among_others,
     best_first,
     differing_overrides,
     is_oracle,
-    lacking_in_oracles,
     rivals,
 )
 from pipeline.evaluation.score_file import full_score_tables
@@ -274,8 +274,7 @@ def _best(
             "calls are made once only for those that were"
         )
     best = equal[0]
-    alone = " and ".join(lacking_in_oracles(summaries[best], summaries))
-    among = f" of those that {alone}" if alone else ""
+    among = among_others(summaries[best], summaries)
     if "hits_at_1" not in (scores := summaries[best].scores) or not scores["hits_at_1"].mean:
         return f"no configuration is named as the best: none{among} has a right first answer"
     own = differing_overrides([summary.overrides for summary in summaries])

@@ -224,6 +224,12 @@ def lacking_in_oracles(best: MayBeOracle, configurations: Iterable[MayBeOracle])
     return asked + ["got no gold answers"] * any(is_told_gold(each.method) for each in left_out)
 
 
+def among_others(best: MayBeOracle, configurations: Iterable[MayBeOracle]) -> str:
+    """Return ` of those that …`, where `without_oracles` has left some out to find the best; else an empty text."""
+    alone = " and ".join(lacking_in_oracles(best, configurations))
+    return f" of those that {alone}" if alone else ""
+
+
 def best_first(summaries: Sequence[ConfigurationSummary]) -> list[int]:
     """Return the positions of the configurations with the highest Hits@1 among `rivals`, the cheapest first.
 

@@ -31,7 +31,6 @@ from pipeline.report.pareto import (
     recommendations,
     tags,
 )
-from pipeline.report.recommendation import Recommendation
 from pipeline.report.response_curves import responses
 from pipeline.text import agreeing, counted, counted_questions
 from pipeline.traces.run_file import differing_code
@@ -68,7 +67,7 @@ def _block_view(block: Block) -> BlockView:
     labels = BlockLabels(configurations)
     axes = find_curves(configurations, block.comparable)
     by_score = {score: recommendations(block, score) for score in block.charted}
-    first = next((_shown(each) for of_score in by_score.values() for each in of_score), 0)
+    first = next((each.shown for of_score in by_score.values() for each in of_score), 0)
     groups = [labels.group_number(configuration.group) for configuration in configurations]
     return BlockView(
         dataset=inline(block.most_complete.summary.dataset),
@@ -154,11 +153,6 @@ def _compose_defaults(choices: tuple[str, ...], given: str) -> dict[str, Any]:
     except UserError:
         return {}
     return dict(config.flatten({**composed, "choices": config.compose([])["choices"]}))
-
-
-def _shown(recommendation: Recommendation) -> int:
-    """Return the recommended configuration, or else the best one."""
-    return recommendation.best if recommendation.recommended is None else recommendation.recommended
 
 
 def _facts(block: Block) -> list[tuple[str, list[str]]]:

@@ -70,7 +70,7 @@ def recommendation_view(
     block: Block, labels: BlockLabels, score: str, recommendation: Recommendation
 ) -> RecommendationView:
     """Describe the recommended configuration in comparison with the best one."""
-    index = recommendation.best if recommendation.recommended is None else recommendation.recommended
+    index = recommendation.shown
     command, asks = _command(block.configurations[index])
     recommended, best = block.configurations[index], block.configurations[recommendation.best]
     return RecommendationView(

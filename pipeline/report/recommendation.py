@@ -38,6 +38,11 @@ class Recommendation:
     draws: Sequence[int] = ()
     """The seeds of the best or of the recommended configuration, if there are several: then none is recommended."""
 
+    @property
+    def shown(self) -> int:
+        """The recommended configuration, or else the best one."""
+        return self.best if self.recommended is None else self.recommended
+
 
 def pareto_front(costs: Mapping[int, float], scores: Mapping[int, float]) -> dict[int, list[int]]:
     """Return the configurations that no other one dominates in cost and score, cheapest first.
