@@ -23,7 +23,7 @@ from pipeline.evaluation.score_tables import (
     too_wide,
 )
 from pipeline.evaluation.simulated import label_lines
-from pipeline.text import counted
+from pipeline.text import agreeing, counted
 
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
 _STYLES = {"better": "green", "worse": "red", "noise": "yellow"}
@@ -143,7 +143,8 @@ def flip_table(base: RunConfiguration, flips: Flips, *, binary: bool, top: int) 
 
 def rerun_variance_lines(base: RunConfiguration, variance: RerunVariance, *, score: str, questions: int) -> list[str]:
     """Describe how many calls changed in a rerun, the effect on the score, and which differences are noise."""
-    sample = f"noise: the first {counted(variance.questions, 'question')} of {base.name} were run again"
+    asked = variance.questions
+    sample = f"noise: {counted(asked, 'question')} of {base.name} {agreeing('were', asked)} run again"
     if variance.deterministic:
         return [
             f"{sample}, and each of {counted(variance.repeated, 'call')} returned the same text:",

@@ -70,9 +70,14 @@ def measure_rerun_variance(first: RunConfiguration, second: RunConfiguration, sc
     """
     pair = pair_scores(first.rows, second.rows, score)
     if pair.is_empty():
+        way_out = (
+            "run.early_stopping asked other questions first: set noise.questions higher"
+            if first.config["run"].get("early_stopping")
+            else "run its command again to complete it"
+        )
         raise UserError(
-            f"{first.folder.path} has not finished any of the first {counted(second.rows.height, 'question')} yet: "
-            "run its command again to complete it"
+            f"{first.name} has no answer to the {counted(second.rows.height, 'question')} that noise.questions asked "
+            f"again: {way_out}"
         )
     scoring = first.scoring
     before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "other"))

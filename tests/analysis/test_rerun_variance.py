@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,5 +91,13 @@ def test_a_deterministic_run_has_a_margin_of_zero(tmp_path: Path) -> None:
 def test_a_base_without_scores_for_the_sample_is_an_error(tmp_path: Path) -> None:
     (base,) = run(tmp_path / "run", {"q7": (1.0, {})})
     (second,) = run(tmp_path / "again", {"q0": (1.0, {}), "q1": (1.0, {})})
-    with pytest.raises(UserError, match="has not finished any of the first 2 questions yet"):
+    with pytest.raises(UserError, match=r"no answer to the 2 questions .* run its command again to complete it"):
+        measure_rerun_variance(base, second, "hits_at_1")
+
+
+def test_a_base_that_early_stopping_dropped_is_not_told_to_go_on(tmp_path: Path) -> None:
+    (base,) = run(tmp_path / "run", {"q7": (1.0, {})})
+    base = replace(base, config={"run": {"early_stopping": 25}})
+    (second,) = run(tmp_path / "again", {"q0": (1.0, {})})
+    with pytest.raises(UserError, match=r"no answer to the 1 question .*: set noise.questions higher"):
         measure_rerun_variance(base, second, "hits_at_1")

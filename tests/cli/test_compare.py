@@ -589,7 +589,7 @@ def test_a_deterministic_model_has_no_noise(runs: Path, kgqa: Kgqa) -> None:
     for name in ("good", "bad"):
         shutil.copytree(runs / name, name)
     shown = kgqa("compare", "good", "bad", "noise.questions=15")
-    assert "the first 15 questions of good:0 were run again" in shown.out
+    assert "noise: 15 questions of good:0 were run again" in shown.out
     assert shown.out.splitlines()[-1] == "the model is deterministic, and its noise is 0"
     found = figures(kgqa, "good", "bad", "noise.questions=15")
     assert (found["noise"]["absolute"], found["points"][0]["noise"], found["points"][0]["verdict"]) == (0, 0, "worse")
