@@ -174,7 +174,7 @@ def select(configurations: Sequence[RunConfiguration], base: str | None, score: 
     """
     if len(configurations) == 1:
         raise UserError(
-            f"{configurations[0].folder.path} has a single configuration: name another run to compare it with"
+            f"{configurations[0].folder.path} has a single configuration to compare: name another run beside it"
         )
     found = configurations[0] if base in (None, BEST) else find(configurations, "base", str(base))
     reasons = {each: incomparable(found, each) for each in configurations if each is not found}
@@ -204,7 +204,10 @@ def find(configurations: Sequence[RunConfiguration], key: str, name: str) -> Run
         return configurations[runs.index(name)]
     known = ", ".join(names) if len(names) <= _LISTED else f"{', '.join(names[: _LISTED - 1])}, … {names[-1]}"
     similar = did_you_mean(name, names)
-    raise UserError(f"{key}={name}: these runs have no configuration of this name.{similar} They have {known}")
+    raise UserError(
+        f"{key}={name}: these runs have no configuration of this name with a finished question.{similar} They have "
+        f"{known}"
+    )
 
 
 def _best(configurations: Sequence[RunConfiguration], score: str) -> RunConfiguration:

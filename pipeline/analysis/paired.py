@@ -165,9 +165,9 @@ class RunConfiguration:
 
 
 def read_configurations(runs: Sequence[StoragePath], score: str) -> list[RunConfiguration]:
-    """Read all configurations of the runs, in order.
+    """Read the configurations of the runs that have a finished question, in order.
 
-    Raises UserError for a folder that is not a run, or a configuration without finished questions.
+    Raises UserError for a folder that is not a run, or has no finished question.
     """
     folders = list({run.resolve(): RunFolder(run) for run in runs}.values())
     short = [folder.path.resolve().name for folder in folders]
@@ -280,8 +280,6 @@ def same_questions(base: RunConfiguration, other: RunConfiguration) -> bool:
 def _configurations_of(folder: RunFolder, prefix: str, score: str) -> list[RunConfiguration]:
     run = folder.require_run()
     rows = read_rows(folder, [*_COLUMNS, score])
-    if missing := [number for number in range(len(run["points"])) if number not in rows]:
-        raise UserError(f"configuration {missing[0]} of {folder.path} has no finished question yet")
     return [
         RunConfiguration(
             name=f"{prefix}{number}",
@@ -294,4 +292,5 @@ def _configurations_of(folder: RunFolder, prefix: str, score: str) -> list[RunCo
             rows=rows[number],
         )
         for number, (saved, served) in enumerate(zip(run["points"], run["served"], strict=True))
+        if number in rows
     ]

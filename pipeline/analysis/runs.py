@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from pipeline import config
 from pipeline.analysis import effects, losses
+from pipeline.analysis.compare import find
 from pipeline.analysis.paired import incomparable, read_configurations
 from pipeline.analysis.question_trace import QuestionTrace, build_question_trace
 from pipeline.engine.requested import requested
@@ -190,7 +191,9 @@ class Run:
         other.require(other_configuration)
         own = read_configurations([self.folder.path], "hits_at_1")
         others = own if other.folder == self.folder else read_configurations([other.folder.path], "hits_at_1")
-        if difference := incomparable(own[configuration], others[other_configuration]):
+        first = find(own, "configuration", str(configuration))
+        second = find(others, "other_configuration", str(other_configuration))
+        if difference := incomparable(first, second):
             raise UserError(f"{self.folder.path} and {other.folder.path} cannot be compared: {difference}")
         before = self.losses().filter(pl.col("configuration") == configuration)
         return losses.flips(before, other.losses().filter(pl.col("configuration") == other_configuration))

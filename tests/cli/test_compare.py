@@ -195,7 +195,7 @@ def test_two_configurations_of_a_sweep_are_compared_by_their_numbers(sweep: Path
     shown = kgqa("compare", sweep, "configuration=1")
     assert shown.err.strip().endswith("configuration=1 is a single one: name two, as in configuration=[0,3], or a base")
     assert (
-        "configuration=99: these runs have no configuration of this name. They have 0, "
+        "configuration=99: these runs have no configuration of this name with a finished question. They have 0, "
         in kgqa("compare", sweep, "configuration=[0,99]").err
     )
 
@@ -462,6 +462,20 @@ def test_an_unfinished_sweep_says_what_is_counted(sweep: Path, kgqa: Kgqa) -> No
     assert note in kgqa("compare", "part").out
 
 
+def test_configurations_that_have_not_begun_are_left_out_with_a_note(kgqa: Kgqa) -> None:
+    kgqa("sweep", "method=srp,cot", "dataset.split=test,train", "llm=oracle", "run.limit=4", "run.dir=part")
+    Path("part", "summary.json").unlink()
+    Path("part", "traces", "shard-00001.parquet").unlink()  # that of the questions for training
+    found = kgqa("compare", "part", "base=best")
+    assert "2 configurations of part have no finished question yet: they are left out" in " ".join(found.out.split())
+    compared = figures(kgqa, "part")
+    assert [compared["base"]["point"], *(each["point"] for each in compared["points"])] == [0, 2]
+    unknown = "these runs have no configuration of this name with a finished question"
+    assert f"base=1: {unknown}" in kgqa("compare", "part", "base=1").sentence
+    with pytest.raises(UserError, match=f"other_configuration=1: {unknown}"):
+        open_run("part").flips("part", 0, 1)
+
+
 def test_runs_without_a_common_question_are_refused(runs: Path, kgqa: Kgqa) -> None:
     for run, shards in (("good", "01"), ("bad", "23")):
         shutil.copytree(runs / run, run)
@@ -478,12 +492,12 @@ def test_runs_without_a_common_question_are_refused(runs: Path, kgqa: Kgqa) -> N
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("GOOD", "has a single configuration: name another run to compare it with"),
+        ("GOOD", "has a single configuration to compare: name another run beside it"),
         ("GOOD nowhere", "nowhere is not a run folder: it does not exist (see kgqa ls)"),
         ("flips=1", "name what to read: kgqa compare RUN [RUN …] [key=value] …"),
         (
             "GOOD BAD base=bad:1",
-            "base=bad:1: these runs have no configuration of this name. They have good:0, bad:0",
+            "base=bad:1: these runs have no configuration of this name with a finished question. They have good:0, b",
         ),
         ("GOOD BAD score=hits_at_2", "there is no score=hits_at_2. Known: hits_at_1, "),
         ("GOOD BAD score=hits_at1", "there is no score=hits_at1. Did you mean 'hits_at_1'? Known: hits_at_1, "),
@@ -495,7 +509,7 @@ def test_runs_without_a_common_question_are_refused(runs: Path, kgqa: Kgqa) -> N
         ("GOOD BAD top=0", "top=0 is wrong: input should be greater than 0"),
         (
             "GOOD BAD flips=good:1",
-            "flips=good:1: these runs have no configuration of this name. They have good:0, b",
+            "flips=good:1: these runs have no configuration of this name with a finished question. They have good:0, b",
         ),
         ("GOOD BAD flips=good", "flips=good is the base itself: name the configuration to compare with it"),
         ("GOOD BAD noise.questions=x", "noise.questions='x' is wrong: input should be a valid integer"),
