@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,17 +39,17 @@ _imported: dict[str, _Imported] = {}
 """The modules that runs of this process have used."""
 _HEADER = 16
 """Bytes before the code in a compiled file."""
-_Belongs = Callable[[Path, Path, str, str], bool]
-"""Whether a file belongs to the one that imports it: both files, and the names of both modules."""
+_Belongs = Callable[[Path, str, str], bool]
+"""Whether the file of a module belongs to the module that imports it: the file, its module, and the other module."""
 
 
 def user_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
     """Return a digest of the source of each class that is not the project's own, and of the user's simulators.
 
-    The keys are the names of the classes and modules. A digest covers the file of the module and the files of the same
-    author that it imports, directly or not.
+    The keys are the names of the classes and modules. A digest covers the file of the module and the user's files that
+    it imports, directly or not.
     """
-    return {name: _digest(_files(module, {}, _have_one_author)) for name, module in _user_modules(resolved).items()}
+    return {name: _digest(_files(module, {}, _are_of_user)) for name, module in _user_modules(resolved).items()}
 
 
 def refuse_edited(configs: Iterable[Mapping[str, Any]]) -> None:
@@ -58,7 +59,7 @@ def refuse_edited(configs: Iterable[Mapping[str, Any]]) -> None:
     """
     files: dict[str, Path] = {}
     for module in {module for resolved in configs for module in _user_modules(resolved).values()}:
-        _files(module, files, _have_one_author)
+        _files(module, files, _are_of_user)
     for module, file in files.items():
         spec = getattr(sys.modules.get(module), "__spec__", None)
         if spec is None:  # not imported yet
@@ -116,7 +117,7 @@ def model_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
     targets = _model_targets(resolved)
     files: dict[str, Path] = {}
     for module in _model_modules(resolved):
-        _files(module, files, _have_one_author)
+        _files(module, files, _are_of_user)
     own = {target: digest for target, digest in project_sources(resolved).items() if target in targets}
     return {module: _digest({module: file}) for module, file in files.items()} | own
 
@@ -127,7 +128,7 @@ def edited_with_method(resolved: Mapping[str, Any]) -> set[str]:
     A simulator imports its method for the classes of the prompts, whose text is a part of the key of every call.
     """
     module = config.import_target(str(resolved["method"]["_target_"])).__module__
-    return set() if is_own(module) else {*_files(module, {}, _have_one_author)} - _model_modules(resolved)
+    return set() if is_own(module) else {*_files(module, {}, _are_of_user)} - _model_modules(resolved)
 
 
 def _model_targets(resolved: Mapping[str, Any]) -> set[str]:
@@ -169,26 +170,37 @@ def is_own(module: str) -> bool:
 
 
 def _files(module: str, found: dict[str, Path], belongs: _Belongs) -> dict[str, Path]:
-    """Add the file of a module, and those that it imports and that belong to it, to `found`."""
+    """Add the file of a module, and those of its packages and imports that belong to it, to `found`."""
     file = _file_of(module)
     if file is None or module in found:
         return found
     found[module] = file
-    for imported in _imports(file, module):
+    for imported in chain(_packages(module), _imports(file, module)):
         other = _file_of(imported)
-        if other is not None and belongs(other, file, imported, module):
+        if other is not None and belongs(other, imported, module):
             _files(imported, found, belongs)
     return found
 
 
-def _have_one_author(other: Path, file: Path, imported: str, module: str) -> bool:
-    """Whether two files have one author: they are of one package, or next to each other and not installed."""
-    installed = Path(sysconfig.get_path("purelib")) in other.parents
-    return _top(imported) == _top(module) or (not installed and file.parent in other.parents)
+def _are_of_user(file: Path, imported: str, module: str) -> bool:
+    """Whether a file is the user's: it is not installed, or it is of the same package as the user's module."""
+    return not is_own(imported) and (not _is_installed(file) or _top(imported) == _top(module))
 
 
-def _are_of_one_part(_other: Path, _file: Path, imported: str, module: str) -> bool:
+def _is_installed(file: Path) -> bool:
+    """Whether a file belongs to Python or to an installed package."""
+    python = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
+    return bool(python & set(file.parents)) or not {"site-packages", "dist-packages"}.isdisjoint(file.parts)
+
+
+def _are_of_one_part(_file: Path, imported: str, module: str) -> bool:
     return _part(imported) == _part(module)
+
+
+def _packages(module: str) -> Iterator[str]:
+    """Yield the packages of a module, whose `__init__.py` Python runs before it."""
+    while module := module.rpartition(".")[0]:
+        yield module
 
 
 def _imports(file: Path, module: str) -> Iterator[str]:

@@ -430,6 +430,26 @@ def test_a_changed_source_of_the_users_is_refused(project: Project, file: str, m
     project.run(*words, "run.restart=true")
 
 
+@pytest.mark.parametrize("file", ["own/__init__.py", "shared/__init__.py", "shared/rules.py"])
+def test_a_changed_source_in_another_package_of_the_users_is_refused(
+    project: Project, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, words = project.write_method(monkeypatch)
+    for module in ("own", "own.capital", "shared", "shared.rules"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    for package in ("own", "shared"):
+        (code / package).mkdir()
+        (code / package / "__init__.py").write_text("")
+    (code / "helper.py").rename(code / "shared" / "rules.py")
+    (code / "own" / "capital.py").write_text((code / "capital.py").read_text().replace("helper", "shared.rules"))
+    words = (*words, "method._target_=own.capital.Capital")
+    project.run(*words)
+    assert "nothing to run" in project.run(*words)
+    with (code / file).open("a") as source:
+        source.write("\n# another way\n")
+    assert "the source of own.capital.Capital has changed" in project.run(*words, code=2)
+
+
 def said_by(capsys: pytest.CaptureFixture[str], *command: str) -> str:
     capsys.readouterr()
     assert main([*command]) == 0
