@@ -4,6 +4,9 @@ The questions are asked in an order in which every prefix is a fair sample. Afte
 4N, and so on, configurations of the worse half are dropped if the leader is significantly better (successive halving).
 The test is the exact sign test over the questions that only one of the two answers correctly. Its level is so low that
 all tests of a sweep together drop the configuration that is best over all questions with at most 5 % probability.
+
+Configurations whose score is the oracle's alone, or whose method is told gold answers, are compared among themselves:
+they would drop all others.
 """
 
 from __future__ import annotations
@@ -19,13 +22,14 @@ import polars as pl
 from pipeline.datasets.interface import Reject
 from pipeline.datasets.subsample import stratified_order
 from pipeline.engine.shard import Part, Shard
+from pipeline.llm.interface import is_closed_book, is_told_gold
 from pipeline.text import agreeing, counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
 MAX_RISK = 0.05
 """The highest probability that the best configuration of any dataset is dropped."""
-_COLUMNS = ["point", "question_id", "status", "hits_at_1"]
+_COLUMNS = ["point", "question_id", "status", "hits_at_1", "method", "llm_calls", "kg_lookups"]
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,21 @@ class EarlyStopping:
         wide = rows.pivot("point", index="question_id", values="hits_at_1").drop_nulls()
         if any(str(each) not in wide.columns for each in remaining) or wide.is_empty():
             return remaining
-        return tuple(survivors({each: wide[str(each)].to_numpy() > 0 for each in remaining}, level=level))
+        hits = {each: wide[str(each)].to_numpy() > 0 for each in remaining}
+        oracles = self._oracles(rows)
+        groups = [[each for each in remaining if (each in oracles) is alike] for alike in (True, False)]
+        kept = {each for group in groups for each in survivors({one: hits[one] for one in group}, level=level)}
+        return tuple(each for each in remaining if each in kept)
+
+    def _oracles(self, rows: pl.DataFrame) -> set[int]:
+        """Return the configurations whose score is the oracle's alone, or whose method is told gold answers."""
+        served = self.folder.require_run()["served"]
+        totals = rows.group_by("point").agg(pl.first("method"), pl.sum("llm_calls", "kg_lookups"))
+        return {
+            point
+            for point, method, calls, lookups in totals.iter_rows()
+            if is_told_gold(method) or is_closed_book(served[point]["label"], calls, lookups)
+        }
 
     def _report(self, before: int, after: int, *, asked: int, questions: int) -> None:
         if dropped := before - after:
@@ -89,9 +107,9 @@ def survivors(hits: Mapping[int, npt.NDArray[np.bool_]], *, level: float) -> lis
     from scipy.stats import binom  # slow to import, and most runs never drop a configuration
 
     ranking = sorted(hits, key=lambda each: (-hits[each].mean(), each))
-    leader, worse = hits[ranking[0]], ranking[(len(ranking) + 1) // 2 :]
     dropped = set()
-    for each in worse:
+    for each in ranking[(len(ranking) + 1) // 2 :]:
+        leader = hits[ranking[0]]
         won, lost = int((hits[each] & ~leader).sum()), int((leader & ~hits[each]).sum())
         if binom.cdf(won, won + lost, 0.5) <= level:
             dropped.add(each)

@@ -154,6 +154,20 @@ class TestGuarantee:
         assert survivors(worst, level=0.001) == list(range(9))
 
 
+class TestOracles:
+    @pytest.mark.parametrize("alone", [("method=cot",), ("experiment=r3_gold",)])
+    def test_a_configuration_that_gets_gold_answers_drops_none_that_does_not(
+        self, alone: tuple[str, ...], tmp_path: Path
+    ) -> None:
+        words = (*WORDS, "llm.error_rate=0.2", f"run.dir={tmp_path}", "run.early_stopping=24")
+        sweep = [(*words, f"method.depth={depth}") for depth in DEPTHS] + [(*words, *alone, "llm.error_rate=0")]
+        execute([Configuration(each, config.compose(each)) for each in sweep], Console(quiet=True))
+        *others, oracle = (RunFolder(tmp_path).read_summary() or {})["points"]
+        assert oracle["hits_at_1"] > max(each["hits_at_1"] for each in others)
+        assert max(each["questions"] for each in others) == oracle["questions"] == 150
+        assert others[0]["questions"] < 150
+
+
 class TestOutages:
     def test_a_failed_question_drops_no_configuration(self, whole: Path, tmp_path: Path) -> None:
         """A configuration is not worse because its server was unreachable for a while."""
