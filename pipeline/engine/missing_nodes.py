@@ -51,6 +51,8 @@ class MissingNodes:
     """Questions of which a gold path names a relation that the graph does not have."""
     relation: str = ""
     """Such a relation."""
+    hidden: str = ""
+    """A relation that is not offered, of a topic entity or a gold answer that has no relation that is."""
 
     @property
     def among(self) -> str:
@@ -60,16 +62,18 @@ class MissingNodes:
     @property
     def about_topics(self) -> str:
         """How many questions have a topic entity that is not in the graph."""
-        return f"{self.no_topic:,} of {self.among}: topic entity not in the graph (e.g. '{self.topic}')"
+        found = f"{self.no_topic:,} of {self.among}: topic entity not in the graph (e.g. '{self.topic}')"
+        return f"{found}{self._or_hidden}"
 
     @property
     def about_golds(self) -> str:
         """How many questions have no gold answer in the graph, and what this means."""
         best = 100 * (1 - self.no_gold / self.golds)
+        found = f"{self.no_gold:,} of {self._among_golds}: no gold answer in the graph (e.g. '{self.gold}')"
         return (
-            f"{self.no_gold:,} of {self._among_golds}: no gold answer in the graph (e.g. '{self.gold}'); with answers "
-            f"from the graph, Hits@1 cannot exceed {best:.1f} %, unless these names are only spelled differently, have "
-            "other spaces, or are in a language that kg.vocabulary.languages does not list"
+            f"{found}{self._or_hidden}; with answers from the graph, Hits@1 cannot exceed {best:.1f} %, unless these "
+            "names are only spelled differently, have other spaces, or are in a language that kg.vocabulary.languages "
+            "does not list"
         )
 
     @property
@@ -88,6 +92,13 @@ class MissingNodes:
             f"{self.no_relation:,} of {self.among}: gold_relation_paths names a relation that is not in the graph "
             f"(e.g. '{self.relation}'): a path with it is ignored"
         )
+
+    @property
+    def _or_hidden(self) -> str:
+        """The other reason for a node to be missing, if one is missing for it."""
+        if not self.hidden:
+            return ""
+        return f", or only with relations that are never offered, such as '{self.hidden}' (kg.vocabulary.hidden)"
 
     @property
     def _among_golds(self) -> str:
@@ -157,11 +168,14 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Miss
         found.topics += bool(example.question.topic_entities)
         found.no_topic += bool(absent)
         found.topic = found.topic or next(iter(absent), "")
+        found.hidden = found.hidden or _hidden_relation(absent, graph)
         found.golds += bool(example.gold.answers)
     for example in unknown:
         if example.gold.answers and not _is_named(example.gold, named):
             found.no_gold += 1
             found.gold = found.gold or example.gold.answers[0].name
+            ids = [each.id or each.name for each in example.gold.answers]
+            found.hidden = found.hidden or _hidden_relation(ids, graph)
     for relation in filter(None, (_unknown_relation(example.gold, graph) for example in examples)):
         found.no_relation += 1
         found.relation = found.relation or relation
@@ -169,6 +183,12 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Miss
         if not _is_named(example.gold, named) and not example.gold.paths:
             found.no_way += 1
             found.value = found.value or example.gold.answers[0].name
+
+
+def _hidden_relation(ids: Sequence[EntityId], graph: KnowledgeGraph) -> str:
+    """Return a relation of one of the nodes, none of which is offered; a server is not asked for it."""
+    relations = map(graph.any_relation, ids) if isinstance(graph, EmbeddedGraph) else ()
+    return next(filter(None, relations), "")
 
 
 def _unknown_relation(gold: Gold, graph: KnowledgeGraph) -> str | None:

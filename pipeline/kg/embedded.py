@@ -116,6 +116,10 @@ class EmbeddedGraph:
         """Return whether a relation is in a fact, even one that the graph does not offer."""
         return any(True for _ in self._match(None, name, None))
 
+    def any_relation(self, id: EntityId) -> str | None:
+        """Return the name of a relation of a node, even one that the graph does not offer; None without a fact."""
+        return min(self._relations_in(id, "in") | self._relations_in(id, "out"), default=None)
+
     def _open(self) -> None:
         if self.store is not None:
             self._store = _open_store(self.store)

@@ -32,8 +32,8 @@ def rows(*answers: object, topic: str = "Ann") -> str:
 
 
 @pytest.fixture
-def dataset(tmp_path: Path) -> Custom:
-    (tmp_path / "facts.tsv").write_text(FACTS)
+def dataset(tmp_path: Path, request: pytest.FixtureRequest) -> Custom:
+    (tmp_path / "facts.tsv").write_text(getattr(request, "param", FACTS))
     return default(Custom, triples=tmp_path / "facts.tsv", questions=tmp_path / "rows.jsonl")
 
 
@@ -60,6 +60,19 @@ async def test_missing_nodes_are_counted(dataset: Custom) -> None:
         "50.0 %, unless these names are only spelled differently, have other spaces, or are in a language that "
         "kg.vocabulary.languages does not list",
     ]
+
+
+@pytest.mark.parametrize("dataset", ["Ann\tuser.knows\tBo\nBo\tlikes\tCy\n"], indirect=True)
+async def test_a_relation_that_is_never_offered_is_named_as_a_reason(dataset: Custom) -> None:
+    reason = ", or only with relations that are never offered, such as 'user.knows' (kg.vocabulary.hidden)"
+    assert await warnings(dataset, rows("Bo")) == [
+        f"1 of 1 question: topic entity not in the graph (e.g. 'Ann'){reason}"
+    ]
+    assert await warnings(dataset, rows("Cy", topic="Zoe")) == [
+        "1 of 1 question: topic entity not in the graph (e.g. 'Zoe')"
+    ]
+    (about_gold,) = await warnings(dataset, rows({"id": "Ann", "name": "Anna"}, topic="Bo"))
+    assert about_gold.startswith(f"1 of 1 question: no gold answer in the graph (e.g. 'Anna'){reason}; with answers")
 
 
 async def test_questions_without_gold_answers_have_no_share_in_the_limit_of_the_score(dataset: Custom) -> None:
