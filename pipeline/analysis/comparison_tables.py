@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 from rich.table import Table
@@ -12,7 +12,7 @@ from rich.text import Text
 from pipeline.analysis.compare import Comparison, Flips, Selection, mean_cost
 from pipeline.analysis.paired import Clusters, RunConfiguration
 from pipeline.analysis.rerun_variance import RerunVariance
-from pipeline.config import written
+from pipeline.config import canonical, written
 from pipeline.evaluation.configuration_summary import STANDARD_SCORES
 from pipeline.evaluation.score_tables import (
     SHARED_COLUMN,
@@ -23,6 +23,7 @@ from pipeline.evaluation.score_tables import (
     too_wide,
 )
 from pipeline.evaluation.simulated import label_lines
+from pipeline.grouping import grouped
 from pipeline.text import agreeing, counted
 
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
@@ -34,6 +35,10 @@ _COSTS = ("tokens", "calls", "flips")
 _STATISTICS = ("questions", "failed", _INTERVALS, "p", "method")
 """What a narrow terminal leaves out after the keys, the first one first."""
 _MOST_KEY_COLUMNS = 6
+_PRESETS = ("method", "experiment")
+"""The choices that set keys of a method."""
+_OF_METHOD = "method."
+"""The beginning of the keys of a method."""
 _SHOWN_ANSWERS = 3
 _LONGEST_ANSWER, _LONGEST_QUESTION = 60, 200
 """In characters."""
@@ -217,9 +222,29 @@ def _values(configurations: Sequence[RunConfiguration]) -> list[dict[str, str]]:
         *(["llm"] if len({each.label for each in configurations}) > 1 else []),
         *(["run.limit"] if len({each.folder for each in configurations}) > 1 else []),
     ]
-    keys = dict.fromkeys(key for each in configurations for key in each.set_keys if key not in left_out)
+    set_keys = dict.fromkeys(key for each in configurations for key in each.set_keys if key not in left_out)
+    keys = [*set_keys, *_differing_defaults(configurations, set_keys)]
     known = [each.parameters for each in configurations]
     return [{key: _word(values[key]) for key in keys if key in values} for values in known]
+
+
+def _differing_defaults(configurations: Sequence[RunConfiguration], set_keys: Iterable[str]) -> list[str]:
+    """Return the keys of a method whose defaults differ, because they follow the dataset: of equal ones, the first."""
+    own = [key for key in set_keys if key.startswith(_OF_METHOD)]
+    differing: dict[tuple[str, ...], str] = {}
+    for alike in grouped(configurations, lambda each: _choices(each, own)).values():
+        known = [each.parameters for each in alike]
+        for key in (key for key in known[0] if key.startswith(_OF_METHOD)):
+            values = tuple(canonical(each.get(key)) for each in known)
+            if len(set(values)) > 1:
+                differing.setdefault(values, key)
+    return list(differing.values())
+
+
+def _choices(configuration: RunConfiguration, keys: Iterable[str]) -> str:
+    """Return the values of keys, and the presets of methods, as a text."""
+    parameters = configuration.parameters
+    return canonical([parameters.get(key) for key in (*_PRESETS, *keys)])
 
 
 def _methods(configurations: Sequence[RunConfiguration]) -> list[str]:

@@ -194,7 +194,8 @@ def _refusals(folder: RunFolder, summary: Mapping[str, Any]) -> list[str]:
     if not any(failed for failed, _ in counts):  # of most runs, run.yaml need not be read as a whole
         return []
     run = folder.require_run()
-    return retry_refusals(folder.path, [point["config"] for point in run["points"]], run, counts)
+    configs = [point["config"] for point in run["points"]]
+    return retry_refusals(folder.path, configs, run, counts, folder.deciding_search)
 
 
 def _unfinished(run: Mapping[str, Any]) -> list[dict[str, Any]]:

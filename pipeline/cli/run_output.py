@@ -200,10 +200,11 @@ def failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], 
     own = dict.fromkeys(name for each in configs if not is_own(name := str(each["method"]["_target_"])))
     free = [f"after an edit of {name}, the same command is enough" for name in own]
     counts = [(each.failed, each.answered) for each in summaries]
-    edited = retry_refusals(folder.path, configs, run, counts) or free
+    search = folder.deciding_search
+    edited = retry_refusals(folder.path, configs, run, counts, search) or free
     failed, asked = sum(each.failed for each in summaries), sum(each.answered for each in summaries)
     own_count = f", of {asked:,} in {counted(len(summaries), 'configuration')} (each counts its own)" if several else ""
-    is_vain = not can_retry(configs, run, counts) or all(map(is_final, errors))
+    is_vain = not can_retry(configs, run, counts, search) or all(map(is_final, errors))
     again = "" if is_vain else "; run.retry_failed=true runs them again"
     said = f"{counted(failed, 'question')} failed{own_count}{again}:"
     return [said, *shown, *more, *([TOO_LONG] if any(map(is_too_long, errors)) else []), *edited, *much]

@@ -50,12 +50,26 @@ def restart_search(search: RunFolder) -> str:
     )
 
 
-def can_retry(configs: Sequence[Mapping[str, Any]], head: Mapping[str, Any], counts: Iterable[tuple[int, int]]) -> bool:
+def can_retry(
+    configs: Sequence[Mapping[str, Any]],
+    head: Mapping[str, Any],
+    counts: Iterable[tuple[int, int]],
+    search: RunFolder | None,
+) -> bool:
     """Whether `run.retry_failed=true` is taken for a run whose methods are as they were.
 
     The arguments are those of `retry_refusals`.
     """
-    return not (_has_early_stopping(configs[0]) or _is_refused_for_version(head, *_totals(counts)))
+    has_decided = _has_early_stopping(configs[0]) or search is not None
+    return not (has_decided or _is_refused_for_version(head, *_totals(counts)))
+
+
+def retry_in_search(run: object, search: RunFolder) -> str:
+    """Say that the failed questions of a run are not asked again, because a search has chosen by its scores."""
+    return (
+        f"run.retry_failed=true is refused for {run}: its search has chosen later configurations by the scores as they "
+        f"are. {restart_search(search)}"
+    )
 
 
 def begun_by_other(head: Mapping[str, Any]) -> str:
@@ -81,22 +95,29 @@ def _has_early_stopping(resolved: Mapping[str, Any]) -> bool:
 
 
 def retry_refusals(
-    run: object, configs: Sequence[Mapping[str, Any]], head: Mapping[str, Any], counts: Iterable[tuple[int, int]]
+    run: object,
+    configs: Sequence[Mapping[str, Any]],
+    head: Mapping[str, Any],
+    counts: Iterable[tuple[int, int]],
+    search: RunFolder | None,
 ) -> list[str]:
     """Return when `run.retry_failed=true` is refused, and what to do then; nothing if no question failed.
 
     A run without an answer may be begun again in its folder, so nothing is refused there, unless it is a sweep with
-    `run.early_stopping`.
+    `run.early_stopping` or a search has gone on from its scores.
 
     Args:
         run: The run folder, or a word that stands for it.
         configs: The resolved configurations.
         head: `id` and `versions` of `run.yaml`; without `id`, no version is compared.
         counts: The failed and the asked questions of each configuration.
+        search: `RunFolder.deciding_search`.
     """
     failed, asked = _totals(counts)
     if failed and _has_early_stopping(configs[0]):
         return [f"run.retry_failed=true is refused for {run}, whose run.early_stopping has decided: start a new run"]
+    if failed and search:
+        return [retry_in_search(run, search)]
     if not 0 < failed < asked:
         return []
     if _is_refused_for_version(head, failed, asked):

@@ -36,7 +36,7 @@ from pipeline.engine.model_servers import model_servers
 from pipeline.engine.progress import RunProgress
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.repeated_failures import RepeatedFailures
-from pipeline.engine.retry_advice import begun_by_other
+from pipeline.engine.retry_advice import begun_by_other, retry_in_search
 from pipeline.engine.run_summary import TIMES, RunTotals, renewed_summary, summarise
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
 from pipeline.engine.sources import model_sources, project_sources, refuse_edited, user_sources
@@ -337,14 +337,14 @@ async def _run_shards(
     if saved is not None and finished:
         finished, graphs_compared = await _compare_dataset(configurations, folder, saved, parts, console)
     is_resumed = bool(finished or description.kept_calls)
-    finished -= failed_shards(folder) if finished and run["retry_failed"] else set()
+    finished -= _shards_to_retry(folder) if finished and run["retry_failed"] else set()
     rejections = Rejections(folder.rejected, strict=config.is_strict(configs[0]))
     ended = description.began
     with console.status("counting the questions"):
         total, done = count_rows(parts, size=size, finished=finished)
         if finished and run["early_stopping"]:  # the configurations that were dropped have no rows there
             done = sum(shard.height for shard in read_shards(folder, ["point"], indices=sorted(finished)))
-    may_retry = not run["early_stopping"]
+    may_retry = not (run["early_stopping"] or folder.deciding_search)
     failures = RepeatedFailures(
         run["max_equal_failures"], configurations=len(configs), may_retry=may_retry, is_resumed=bool(finished)
     )
@@ -502,6 +502,14 @@ def _check_roles(configs: Sequence[Mapping[str, Any]]) -> None:
     named = {role: None for each in configs for role in each["llm"].get("roles") or ()}
     if named:
         check_roles(named, [config.build("method", each) for each in configs])
+
+
+def _shards_to_retry(folder: RunFolder) -> set[int]:
+    """Return the shards with failed questions. Raises UserError if a search has chosen by their scores."""
+    failed = failed_shards(folder)
+    if failed and (search := folder.deciding_search):
+        raise UserError(retry_in_search(folder.path, search))
+    return failed
 
 
 def _remarks(each: Mapping[str, Any]) -> Iterator[str]:

@@ -67,6 +67,8 @@ class RunInfo:
     """The errors of its failed questions."""
     counts: Sequence[tuple[int, int]] = ()
     """The failed and the answered questions of each configuration, also of those in other blocks."""
+    search: RunFolder | None = None
+    """The search that has chosen later batches by its scores, if questions failed."""
     digest: str = ""
     """The digest of its shards, by which it is known whether a page shows other results than there are now."""
 
@@ -255,7 +257,7 @@ def read_blocks(folders: Sequence[StoragePath]) -> list[Block]:
 
 def can_retry_any(configurations: Sequence[Configuration]) -> bool:
     """Whether `run.retry_failed=true` is taken for one of the runs with failed questions."""
-    return any(can_retry(configs, head, counts) for _, configs, head, counts in _to_retry(configurations))
+    return any(can_retry(*of_run[1:]) for of_run in _to_retry(configurations))
 
 
 def retry_refusals_of(configurations: Sequence[Configuration]) -> list[str]:
@@ -265,13 +267,15 @@ def retry_refusals_of(configurations: Sequence[Configuration]) -> list[str]:
 
 def _to_retry(
     configurations: Sequence[Configuration],
-) -> Iterator[tuple[StoragePath, list[Mapping[str, Any]], Mapping[str, Any], Sequence[tuple[int, int]]]]:
+) -> Iterator[
+    tuple[StoragePath, list[Mapping[str, Any]], Mapping[str, Any], Sequence[tuple[int, int]], RunFolder | None]
+]:
     """Yield the arguments of `retry_refusals` for each run with failed questions."""
     for path, of_run in grouped(configurations, lambda each: each.run.path).items():
         run = of_run[0].run
         if any(each.summary.failed for each in of_run):
             counts = run.counts or [(each.summary.failed, each.summary.answered) for each in of_run]
-            yield path, [each.resolved for each in of_run], run.facts, counts
+            yield path, [each.resolved for each in of_run], run.facts, counts, run.search
 
 
 def _refuse_other_gold(configurations: Sequence[Configuration]) -> None:
@@ -298,6 +302,7 @@ def _read_configurations(folder: RunFolder) -> list[Configuration]:
         unreadable=often_unreadable(folder, summaries),
         errors=count_errors(folder) if any(each.failed for each in summaries) else (),
         counts=[(each.failed, each.answered) for each in summaries],
+        search=folder.deciding_search if any(each.failed for each in summaries) else None,
         digest=results_digest(folder.traces),
     )
     rows, details = _read_traces(folder, len(run["points"]))

@@ -215,6 +215,7 @@ def _command(configuration: Configuration) -> tuple[str, str]:
     seed = configuration.parameters.get("run.sample_seed", 0) + 1
     asks = (
         f"this command draws {counted(number, 'question')} at random from the whole dataset, so some of those asked "
-        "here may be among them. Run the second best configuration in the same way, and compare both"
+        "here may be among them. If the dataset has no more than these, give another split or dataset to the command. "
+        "Run the second best configuration in the same way, and compare both"
     )
     return kgqa("evaluate", *own, f"run.sample={number}", f"run.sample_seed={seed}"), asks

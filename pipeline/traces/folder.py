@@ -137,6 +137,14 @@ class RunFolder:
         named = [word.partition("=")[2] for word in words if word.lstrip("+").startswith("run.dir=")]
         return run is not None and not any(name.strip("'\"/").endswith(self.path.name) for name in named)
 
+    @property
+    def deciding_search(self) -> RunFolder | None:
+        """The run folder of the search that has chosen later batches by the scores of this run; None if none has."""
+        outer = self.search if self.is_batch else None
+        first = self if outer is None else RunFolder(outer)
+        later = (batch for batch in first.batches() if outer is None or batch.name > self.path.name)
+        return first if any(RunFolder(batch).is_batch for batch in later) else None
+
     def remove_if_empty(self, created: Sequence[Path]) -> None:
         """Remove the folder if nothing but rejected rows was stored in it: the error of the command names the first.
 

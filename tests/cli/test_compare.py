@@ -443,6 +443,20 @@ def test_runs_of_different_circumstances_are_refused(words: str, differs: str, r
         open_run(runs / "good").flips("other")
 
 
+def test_a_key_whose_default_follows_the_dataset_has_a_column(kgqa: Kgqa) -> None:
+    """ArG's depth follows the published dataset whose name is in the path of the questions."""
+    Path("facts.tsv").write_text("Ann\tknows\tBo\n")
+    for name in ("mine", "webqsp"):
+        row = {"id": "q", "question": "Whom does Ann know?", "topic_entities": ["Ann"], "answers": ["Bo"]}
+        Path(f"{name}.jsonl").write_text(json.dumps(row))
+        words = ("dataset=custom", "dataset.triples=facts.tsv", f"dataset.questions={name}.jsonl", f"run.dir={name}")
+        assert kgqa("evaluate", "method=arg", "llm=oracle", *words).code == 0
+    shown = kgqa("compare", "mine", "webqsp").out
+    assert re.search(r"run:# +questions +depth +Hits@1", shown)
+    assert re.search(r"mine:0 +mine.jsonl +4 ", shown)
+    assert re.search(r"webqsp:0 +webqsp.jsonl +2 ", shown)
+
+
 def test_an_unfinished_run_is_reported(runs: Path, kgqa: Kgqa) -> None:
     shutil.copytree(runs / "bad", "bad")
     assert "not complete" not in kgqa("compare", runs / "good", "bad").out

@@ -18,6 +18,7 @@ from pipeline.cli.sweep import _notes_of_batches
 from pipeline.engine.run import compose_configurations
 from pipeline.traces.folder import RunFolder
 from tests.cli.conftest import WORLD, FixedReply, Kgqa, serving
+from tests.support import rewrite_shard
 
 ERRING = (*WORLD, "llm=oracle", "llm.error_rate=0.3", "run.dir=run")
 
@@ -291,6 +292,40 @@ def test_a_repeated_search_asks_for_the_same_configurations(kgqa: Kgqa) -> None:
     assert second.code == 0, second.err
     assert second.out == first.out
     assert "highest Hits@1: configuration" in second.out
+
+
+def test_failed_questions_are_not_retried_in_a_batch_by_whose_scores_a_search_went_on(kgqa: Kgqa) -> None:
+    words = ("sweep", "hydra/sweeper=optuna", "hydra.sweeper.n_trials=4", "hydra.sweeper.n_jobs=2", "method=srp")
+    search = (*words, "method.depth=range(1,4)", *ERRING)
+    assert kgqa(*search).code == 0
+    run = Path("run")
+    _fail_first_question(run / "batch-001")
+    assert kgqa(*search, "run.retry_failed=true").code == 0, "no later batch has been chosen by its scores"
+    _fail_first_question(run)
+    refusal = (
+        "run.retry_failed=true is refused for {}: its search has chosen later configurations by the scores as they "
+    )
+    refused = kgqa(*search, "run.retry_failed=true")
+    assert refused.code == 2
+    said = " ".join(refused.err.split())
+    assert refusal.format(run.absolute()) in said
+    assert "run.restart=true deletes all batches of the search" in said
+    Path("run/summary.json").unlink()
+    for shown in (kgqa(*search), kgqa("ls", "."), kgqa("report", run)):
+        assert "run.retry_failed=true is refused for " in " ".join(shown.out.split())
+        assert "runs them again" not in shown.out
+
+
+def _fail_first_question(run: Path) -> None:
+    """Write a shard in which the first row has failed."""
+    shard = run / "traces" / "shard-00000.parquet"
+    rows = pl.read_parquet(shard).with_row_index("row")
+    is_first = pl.col("row") == 0
+    failed = rows.with_columns(
+        status=pl.when(is_first).then(pl.lit("failed")).otherwise("status"),
+        error=pl.when(is_first).then(pl.lit("ServiceError: down")).otherwise("error"),
+    )
+    rewrite_shard(shard, failed.drop("row"))
 
 
 @pytest.mark.parametrize(

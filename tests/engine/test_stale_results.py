@@ -494,17 +494,18 @@ def configs(method: str, early_stopping: int | None = None) -> list[dict[str, An
 
 @pytest.mark.parametrize("counts", [[(1, 3)], [(3, 3)]])
 def test_a_sweep_with_early_stopping_is_not_told_to_retry_its_failed_questions(counts: list[tuple[int, int]]) -> None:
-    (refusal,) = retry_refusals("runs/r", configs("pipeline.methods.srp.SRP", 32), {}, counts)
+    (refusal,) = retry_refusals("runs/r", configs("pipeline.methods.srp.SRP", 32), {}, counts, None)
     assert refusal.startswith("run.retry_failed=true is refused for runs/r, whose run.early_stopping has decided")
-    assert retry_refusals("runs/r", configs("pipeline.methods.srp.SRP", 32), {}, [(0, 3)]) == []
+    assert retry_refusals("runs/r", configs("pipeline.methods.srp.SRP", 32), {}, [(0, 3)], None) == []
 
 
 def test_a_run_of_another_version_is_not_told_to_retry_its_failed_questions() -> None:
     saved = {"id": "1", "versions": {"kgqa-pipeline": "0.0.1"}}
-    (refusal,) = retry_refusals("runs/r", configs("pipeline.methods.srp.SRP"), saved, [(1, 3)])
+    (refusal,) = retry_refusals("runs/r", configs("pipeline.methods.srp.SRP"), saved, [(1, 3)], None)
     assert refusal.startswith("kgqa-pipeline 0.0.1 began runs/r, so run.retry_failed=true is refused: run.restart=true")
     assert (
-        retry_refusals("runs/r", configs("pipeline.methods.srp.SRP"), {"versions": saved["versions"]}, [(1, 3)]) == []
+        retry_refusals("runs/r", configs("pipeline.methods.srp.SRP"), {"versions": saved["versions"]}, [(1, 3)], None)
+        == []
     )
 
 
@@ -524,8 +525,8 @@ def test_an_unfinished_run_of_another_version_is_not_told_to_go_on(
 
 @pytest.mark.parametrize("counts", [[(0, 3), (0, 3)], [(3, 3), (3, 3)]])
 def test_nothing_is_refused_if_no_question_or_every_one_failed(counts: list[tuple[int, int]]) -> None:
-    assert retry_refusals("runs/r", configs("capital.Capital"), {}, counts) == []
-    assert retry_refusals("runs/r", configs("capital.Capital"), {}, [*counts, (1, 3)]) != []
+    assert retry_refusals("runs/r", configs("capital.Capital"), {}, counts, None) == []
+    assert retry_refusals("runs/r", configs("capital.Capital"), {}, [*counts, (1, 3)], None) != []
 
 
 def test_compare_and_report_say_that_the_source_of_a_method_differs(

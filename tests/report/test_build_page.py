@@ -172,7 +172,8 @@ def test_the_choice_is_confirmed_on_other_questions(keys: dict[str, int], others
     assert (
         advice.asks
         == "this command draws 9 questions at random from the whole dataset, so some of those asked here may be "
-        "among them. Run the second best configuration in the same way, and compare both"
+        "among them. If the dataset has no more than these, give another split or dataset to the command. Run "
+        "the second best configuration in the same way, and compare both"
     )
 
 
