@@ -47,7 +47,7 @@ class Terms:
 
     namespace: str = FREEBASE
     """Prefix of every IRI of the graph's nodes. An empty one makes every IRI an id."""
-    opaque_ids: str = r"[mg]\."
+    opaque_ids: str = r"[mg]\.[0-9a-z_]+$"
     """Pattern at the start of ids that are not names; every other id is a name itself."""
     relations: Mapping[str, str] = field(default_factory=dict)
     """Form of a relation's name, with `{}` for the local name → namespace. Without any, nodes and relations share one.

@@ -58,7 +58,8 @@ def test_a_text_has_exactly_one_form() -> None:
 def test_only_ids_that_are_not_opaque_are_names() -> None:
     assert TERMS.own_name("m.0abc") is None
     assert TERMS.own_name("g.1") is None
-    assert TERMS.own_name("Tom Hanks") == "Tom Hanks"
+    for name in ("Tom Hanks", "m. night shyamalan", "g.w. bailey", "m.i.a."):
+        assert TERMS.own_name(name) == name
     assert Terms(opaque_ids="Q[0-9]").own_name("Q42") is None
 
 

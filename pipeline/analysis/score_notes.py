@@ -64,27 +64,26 @@ def _unfinished_notes(folder: RunFolder) -> list[str]:
         return []
     count, state, run = count_questions(folder), folder.state(None), folder.require_run()
     configurations = len(run["points"])
-    each = (
-        f", in each of {counted(configurations, 'configuration')}"
-        if _have_answered_alike(folder, configurations)
-        else ""
-    )
+    answered = pl.concat(read_shards(folder, ["point"]))["point"].value_counts()["count"]
+    # Those of several datasets have not answered equally many.
+    are_alike = len(answered) == configurations > 1 and answered.n_unique() == 1
+    each = f", in each of {counted(configurations, 'configuration')}" if are_alike else ""
     goes_on = f"{kgqa('evaluate', folder.path / 'run.yaml')} continues it"
     if other := begun_by_other(run):
         goes_on = f"{other} began it, and this version does not continue it: {with_new_folder(folder.path)}"
     others = f". {goes_on}" if state == "not complete" else ""
     error = folder.read_error()
     reason = f", because {error}" if error else ""
+    left = configurations - len(answered)
+    left_out = [
+        f"{counted(left, 'configuration')} of {folder.path} {agreeing('have', left)} no finished question yet: "
+        f"{agreeing('they', left)} {agreeing('are', left)} left out"
+    ]
     return [
         f"{folder.path} is {state}: only the {counted(count, 'question')} in its finished shards "
-        f"{agreeing('are', count)} counted{each}{reason}{others}"
+        f"{agreeing('are', count)} counted{each}{reason}{others}",
+        *(left_out if left else []),
     ]
-
-
-def _have_answered_alike(folder: RunFolder, configurations: int) -> bool:
-    """Whether several configurations have answered equally many questions: those of several datasets have not."""
-    answered = pl.concat(read_shards(folder, ["point"]))["point"].value_counts()["count"]
-    return len(answered) == configurations > 1 and answered.n_unique() == 1
 
 
 def _token_notes(folder: RunFolder) -> list[str]:

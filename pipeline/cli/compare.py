@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from math import isclose
 from typing import Any
@@ -91,8 +91,8 @@ def run(arguments: Arguments) -> Output:
         raise UserError(f"there is no score={plan.score}.{did_you_mean(plan.score, SCORES)} Known: {', '.join(SCORES)}")
     folders = arguments.run_folders()
     with Console(stderr=True).status("reading the runs"):
-        read = read_configurations(folders, plan.score)
-    configurations = _named(read, plan)
+        configurations = read_configurations(folders, plan.score)
+    configurations = _named(configurations, plan)
     selection = select(configurations, None if plan.base is None else str(plan.base), plan.score)
     base = selection.base
     if plan.by is not None:
@@ -136,19 +136,9 @@ def run(arguments: Arguments) -> Output:
             built += ["", flip_table(base, flips, binary=changed.exact_p is not None, top=top)]
         return built
 
-    notes = [*_notes(plan, selection, comparisons, variance), *_unread(read)]
+    notes = _notes(plan, selection, comparisons, variance)
     everything = max(len(base.rows), len(configurations))  # no table has more rows: questions, or configurations
     return Output(figures, tables(plan.top), notes, full_tables=tables(everything))
-
-
-def _unread(configurations: Sequence[RunConfiguration]) -> Iterator[str]:
-    """Say of each run how many of its configurations are left out, because they have no finished question yet."""
-    for folder, count in Counter(each.folder for each in configurations).items():
-        if unread := len(folder.require_run()["points"]) - count:
-            yield (
-                f"{counted(unread, 'configuration')} of {folder.path} {agreeing('have', unread)} no finished question "
-                f"yet: {agreeing('they', unread)} {agreeing('are', unread)} left out"
-            )
 
 
 def _named(configurations: list[RunConfiguration], plan: Plan) -> list[RunConfiguration]:

@@ -50,7 +50,7 @@ def run(arguments: Arguments) -> Output:
     plan = config.build_own(Plan, arguments.compose())
     opened = open_run(arguments.words[0])
     chosen = _chosen(opened, plan.configuration).collect()
-    columns = ["configuration", *([plan.by] if isinstance(plan.by, str) else plan.by or ())]
+    columns = list(dict.fromkeys(["configuration", *([plan.by] if isinstance(plan.by, str) else plan.by or ())]))
     losses = add_groups(chosen.lazy(), opened.folder, columns)
     shares = loss_shares(losses, columns).collect()
     totals = losses.group_by(columns).agg(pl.len().alias("questions"), (~pl.col("right")).sum().alias("wrong"))
@@ -78,6 +78,8 @@ def _chosen(opened: Run, wanted: Any) -> pl.LazyFrame:
     if wanted is None:
         return opened.losses()
     numbers: Sequence[Any] = [wanted] if isinstance(wanted, int | str) else wanted
+    if not numbers:
+        raise UserError("configuration=[] names no configuration")
     for number in numbers:
         opened.require(number)
     return opened.losses().filter(pl.col("configuration").is_in(numbers))

@@ -17,7 +17,7 @@ from pipeline.analysis.seeds import seed_groups, seed_line
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
-from pipeline.engine.retry_advice import TOO_LONG, can_retry, is_final, is_too_long, retry_refusals
+from pipeline.engine.retry_advice import RESTART, TOO_LONG, can_retry, is_final, is_too_long, retry_refusals
 from pipeline.engine.sources import is_own
 from pipeline.errors import FAILED_RUN, StorageError, UserError
 from pipeline.evaluation.budget_limits import cut_replies_line, limits_line, without_plan_line
@@ -198,7 +198,8 @@ def failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], 
     run = folder.require_run()
     configs = [point["config"] for point in run["points"]]
     own = dict.fromkeys(name for each in configs if not is_own(name := str(each["method"]["_target_"])))
-    free = [f"after an edit of {name}, the same command is enough" for name in own]
+    enough = RESTART if folder.journal_calls() else "the same command is enough"
+    free = [f"after an edit of {name}, {enough}" for name in own]
     counts = [(each.failed, each.answered) for each in summaries]
     search = folder.deciding_search
     edited = retry_refusals(folder.path, configs, run, counts, search) or free
@@ -276,6 +277,8 @@ def _best(
         )
     best = equal[0]
     among = among_others(summaries[best], summaries)
+    if not any("hits_at_1" in each.scores for each in summaries):
+        return "no configuration is named as the best: no question has a gold answer, so none has a score"
     if "hits_at_1" not in (scores := summaries[best].scores) or not scores["hits_at_1"].mean:
         return f"no configuration is named as the best: none{among} has a right first answer"
     own = differing_overrides([summary.overrides for summary in summaries])

@@ -50,14 +50,23 @@ def run(arguments: Arguments) -> Output:
 
 
 def _notes_of_batches(notes: Sequence[Sequence[str]], folders: Sequence[RunFolder]) -> list[str]:
-    """Return notes of all batches once, and others with the name of their batch: each has a configuration 0."""
+    """Return notes of all batches once, and then those of each batch with its name: each has a configuration 0.
+
+    A note with a number is of its batch, even if another batch has the same one.
+    """
     said = dict.fromkeys(chain.from_iterable(notes))
-    named = [[note] if all(note in each for each in notes) else _named(note, notes, folders) for note in said]
-    return list(chain.from_iterable(named))
+    shared = [note for note in said if len(folders) == 1 or _is_of_all(note, notes)]
+    own = [
+        f"{folder.path.name}: {note}"
+        for folder, each in zip(folders, notes, strict=True)
+        for note in each
+        if note not in shared
+    ]
+    return [*shared, *own]
 
 
-def _named(note: str, notes: Sequence[Sequence[str]], folders: Sequence[RunFolder]) -> list[str]:
-    return [f"{folder.path.name}: {note}" for folder, each in zip(folders, notes, strict=True) if note in each]
+def _is_of_all(note: str, notes: Sequence[Sequence[str]]) -> bool:
+    return not any(map(str.isdigit, note)) and all(note in each for each in notes)
 
 
 def run_configurations(arguments: Arguments, sweep: Sweep) -> None:
@@ -190,7 +199,7 @@ def _holds_several(word: str) -> bool:
     """Whether an override gives a key several values, as for a sweep on the command line."""
     try:
         return bool(OverridesParser.create().parse_override(word).is_sweep_override())
-    except OverrideParseException:
+    except HydraException:  # it is no override, which its composition explains
         return False
 
 

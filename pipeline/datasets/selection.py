@@ -24,6 +24,16 @@ class Selection:
     sample_seed: int = 0
     """Another seed draws other questions."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all questions are asked."""
+        return self.limit is None and self.sample is None
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the first questions are asked, and not all."""
+        return self.limit is not None and self.sample is None
+
     @classmethod
     def of_run(cls, run: Mapping[str, Any]) -> Self:
         """Read the section `run` of a configuration."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,11 @@ def refuse_other_folder(file: StoragePath, saved: Mapping[str, Any], configs: It
             continue
         there = os.path.join(before, value)
         if os.path.exists(there) and not (os.path.exists(value) and os.path.samefile(there, value)):
+            moved = os.path.relpath(file.absolute(), before) if isinstance(file, Path) else str(file)
+            named = "" if moved == str(file) else f", where the file is {shlex.quote(moved)}"
             raise UserError(
                 f"{file} names files by their paths from the folder in which its run was begun ({key}={value}): go "
-                f"there (cd {before}), and give the command again"
+                f"there (cd {shlex.quote(before)}){named}, and give the command again"
             )
 
 

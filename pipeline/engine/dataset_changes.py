@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
+from pipeline.config import canonical
+from pipeline.datasets.selection import Selection
 from pipeline.engine.shard import Shard
 from pipeline.errors import UserError
 from pipeline.text import counted
@@ -26,7 +29,9 @@ class DatasetChanges:
     is_inserted: bool = False
     """Whether questions have only moved back, in their order, because other questions now stand before them."""
     gone: list[str] = field(default_factory=list)
-    """Ids of answered questions that the dataset has no more."""
+    """Ids of answered questions that the dataset has no more, or that are no longer among those that a run selects."""
+    selects: bool = False
+    """Whether the run asks only some questions: `run.limit` or `run.sample` is set."""
     added: int = 0
     """Number of questions that a complete run has not asked."""
     grown: set[int] = field(default_factory=set)
@@ -38,37 +43,49 @@ class DatasetChanges:
     labels: int = 0
     """Number of these with other labels."""
 
-    def refuse(self, folder: RunFolder, ways_out: str, *, extend: bool, may_extend: bool) -> None:
+    def refuse(
+        self, folder: RunFolder, ways_out: str, *, extend: bool, hindrance: str, has_early_stopping: bool
+    ) -> None:
         """Raise UserError if the results of the run are not those of the dataset.
 
-        `extend` allows added questions, and `may_extend` is whether the run can be told to.
+        `extend` allows added questions, unless there is a `hindrance`, a sentence of `no_extension`.
         """
-        if self.is_inserted and may_extend:
+        if self.is_inserted and not hindrance:
             raise UserError(
                 f"the dataset has new questions before {self.moved[0]}, which {folder.path} has answered in another "
                 f"place ({len(self.moved):,} moved): put the new ones at the end, where run.extend=true answers them. "
                 f"Or: {ways_out}"
             )
-        differing = {"changed": self.edited, "no longer in the dataset": self.gone, "moved": self.moved}
+        asked = "among the questions that run.limit or run.sample selects" if self.selects else "in the dataset"
+        differing = {"changed": self.edited, f"no longer {asked}": self.gone, "moved": self.moved}
         if named := [
             f"{what}: {counted(len(ids), 'question')}, the first is {ids[0]}" for what, ids in differing.items() if ids
         ]:
-            raise UserError(f"{folder.path} holds answers to other questions ({'; '.join(named)}). {ways_out}")
-        if self.gold and not may_extend:
+            why = hindrance if self.moved and not has_early_stopping else ""
+            raise UserError(f"{folder.path} holds answers to other questions ({'; '.join(named)}). {why}{ways_out}")
+        if self.gold and has_early_stopping:
             raise UserError(
                 f"the gold answers of {counted(self.gold, 'question')} have changed since {folder.path} was begun, and "
                 f"run.early_stopping has decided by the old ones which configurations answer all questions. {ways_out}"
             )
-        if (self.added or self.grown) and not extend:
+        if (self.added or self.grown) and (hindrance or not extend):
             more = f"the dataset has more questions than {folder.path} has answered"
-            raise UserError(f"{more}: {extension(may_extend)}{ways_out}")
+            raise UserError(f"{more}: {extension(hindrance)}{ways_out}")
 
 
-def extension(is_possible: bool) -> str:
+def no_extension(configs: Sequence[Mapping[str, Any]]) -> str:
+    """Say why a run of these configurations cannot answer further questions; empty if it can."""
+    if configs[0]["run"]["early_stopping"]:
+        return "run.early_stopping asks the questions in an order of its own, so its run cannot be extended. "
+    asked = {canonical([each["dataset"], asdict(Selection.of_run(each["run"]))]) for each in configs}
+    if len(asked) > 1:
+        return "its configurations do not all ask the same questions, so the run cannot be extended. "
+    return ""
+
+
+def extension(hindrance: str) -> str:
     """Return the beginning of the advice: how the run answers further questions, or why it cannot."""
-    if is_possible:
-        return "run.extend=true answers them, too. Or: "
-    return "run.early_stopping asks the questions in an order of its own, so its run cannot be extended. "
+    return hindrance or "run.extend=true answers them, too. Or: "
 
 
 def read_origins(folder: RunFolder, finished: Collection[int], run: str | None) -> dict[int, ShardOrigin]:
@@ -88,6 +105,7 @@ def find_changes(
     *,
     asked: Mapping[int, int] | None,
     may_read_labels: bool,
+    selections: Collection[Selection],
 ) -> DatasetChanges:
     """Compare the shards of today's dataset with the origins of the finished ones.
 
@@ -95,7 +113,7 @@ def find_changes(
     `may_read_labels` is whether a method may have read the labels of a question. If so, a question with other labels
     counts as changed.
     """
-    changes = DatasetChanges()
+    changes = DatasetChanges(selects=any(not each.is_whole for each in selections))
     left = dict(origins)
     differing: list[str] = []
     asked_now: set[str] = set()
@@ -118,19 +136,21 @@ def find_changes(
             changes.moved.append(id)
         else:
             changes.edited.append(id)
-    changes.is_inserted = not left and _have_moved_back(changes, later)
+    tail = [*answered][len(answered) - len(changes.gone) :] if all(each.is_first for each in selections) else []
+    changes.is_inserted = not left and _have_moved_back(changes, later, tail)
     if asked is not None:  # early stopping has dropped some of the configurations, and never all
         most = {each: max(asked[configuration] for configuration in each) for each in total}
         changes.added = sum(max(0, count - most[each]) for each, count in total.items())
     return changes
 
 
-def _have_moved_back(changes: DatasetChanges, later: Collection[str]) -> bool:
-    """Whether questions have moved, in their order, and none has changed or is gone.
+def _have_moved_back(changes: DatasetChanges, later: Collection[str], tail: Sequence[str]) -> bool:
+    """Whether questions have moved, in their order, and none has changed or is gone, but those moved past `run.limit`.
 
-    `later` holds the ids of the dataset's questions from the first difference on, in their order.
+    `later` holds the ids of the dataset's questions from the first difference on, in their order, and `tail` those of
+    the last answered ones.
     """
-    if changes.edited or changes.gone or not changes.moved:
+    if changes.edited or changes.gone != tail or not changes.moved:
         return False
     moved = set(changes.moved)
     return [id for id in later if id in moved] == changes.moved

@@ -14,7 +14,7 @@ from pipeline.kg.fit_to_graph import fit_to_graph
 from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
 from pipeline.net.server_stats import HasServerStats
 from pipeline.normalisation import canonical_literal
-from pipeline.text import counted
+from pipeline.text import agreeing, counted
 from pipeline.types import EntityId, Example, Gold, GoldAnswer
 
 _OF_SERVERS = 200
@@ -48,9 +48,11 @@ class MissingNodes:
     value: str = ""
     """Such a value."""
     no_relation: int = 0
-    """Questions of which a gold path names a relation that the graph does not have."""
+    """Questions of which a gold path names a relation that the graph does not have, or never offers."""
     relation: str = ""
     """Such a relation."""
+    never_offered: Sequence[str] = ()
+    """The relations of the graph that are not offered and look like the user's own."""
     hidden: str = ""
     """A relation that is not offered, of a topic entity or a gold answer that has no relation that is."""
 
@@ -87,10 +89,20 @@ class MissingNodes:
 
     @property
     def about_relations(self) -> str:
-        """How many questions have a gold path that names an unknown relation."""
+        """How many questions have a gold path with a relation that is unknown, or never offered."""
         return (
-            f"{self.no_relation:,} of {self.among}: gold_relation_paths names a relation that is not in the graph "
-            f"(e.g. '{self.relation}'): a path with it is ignored"
+            f"{self.no_relation:,} of {self.among}: gold_relation_paths names a relation that is not in the graph, "
+            f"or never offered (e.g. '{self.relation}'): a path with it is ignored"
+        )
+
+    @property
+    def about_hidden(self) -> str:
+        """How many relations of the graph no method gets."""
+        count = len(self.never_offered)
+        return (
+            f"{counted(count, 'relation')} of the graph {agreeing('are', count)} never offered to a method, such as "
+            f"'{self.never_offered[0]}', because {agreeing('they', count)} {agreeing('have', count)} a name like "
+            "Freebase's bookkeeping: kg.vocabulary.hidden=[] offers those that do not contain ://, # or sameAs"
         )
 
     @property
@@ -116,7 +128,8 @@ class MissingNodes:
         golds = [self.about_golds] if self.no_gold else []
         values = [self.about_values] if self.no_way else []
         relations = [self.about_relations] if self.no_relation else []
-        return [*topics, *golds, *values, *relations]
+        hidden = [self.about_hidden] if self.never_offered else []
+        return [*hidden, *topics, *golds, *values, *relations]
 
 
 async def count_missing_nodes(
@@ -127,6 +140,7 @@ async def count_missing_nodes(
     `no_way` is counted only `for_oracle`: gold paths are read for it, which takes long for gold queries.
     """
     found, ends = MissingNodes(), time.monotonic() + _SECONDS
+    found.never_offered = graph.hidden_relations() if isinstance(graph, EmbeddedGraph) else ()
     wanted = islice(examples, _OF_SERVERS) if isinstance(graph, HasServerStats) else examples
     while chunk := await asyncio.to_thread(lambda: list(islice(wanted, _CHUNK))):
         for each, asked in _by_graph(graph, chunk):
@@ -192,10 +206,10 @@ def _hidden_relation(ids: Sequence[EntityId], graph: KnowledgeGraph) -> str:
 
 
 def _unknown_relation(gold: Gold, graph: KnowledgeGraph) -> str | None:
-    """Return the first relation of the given gold paths that the graph does not have; a server is not asked for it."""
+    """Return the first relation of the given gold paths that the graph does not offer; a server is not asked for it."""
     if not isinstance(gold.paths, SparqlPaths) or not isinstance(graph, EmbeddedGraph):
         return None
-    return next((relation for relation in gold.paths.given_relations if not graph.has_relation(relation)), None)
+    return next((relation for relation in gold.paths.given_relations if not graph.offers(relation)), None)
 
 
 def _is_named(gold: Gold, named: Collection[str]) -> bool:

@@ -17,7 +17,13 @@ from pipeline import config
 from pipeline.console import Console
 from pipeline.datasets.subsample import stratified_order
 from pipeline.engine.components import Backends
-from pipeline.engine.dataset_changes import DatasetChanges, extension, find_changes, read_origins
+from pipeline.engine.dataset_changes import (
+    DatasetChanges,
+    extension,
+    find_changes,
+    no_extension,
+    read_origins,
+)
 from pipeline.engine.gold_changes import renew_rows
 from pipeline.engine.rejections import rows_sentence
 from pipeline.engine.retry_advice import RESTART, restart_search, with_new_folder
@@ -55,11 +61,12 @@ def refuse_other_configurations(folder: RunFolder, saved: Mapping[str, Any], con
         rest = [f"and {len(drifted) - _NAMED} more"] if len(drifted) > _NAMED else []
         listed = "; ".join([*drifted[:_NAMED], *rest])
         raise UserError(f"{folder.path} holds another run. What differs: {listed}. {ways_out(folder)}")
+    hindrance = no_extension(configs)
     for old, new in pairs:
         changed = config.drift(old, new)
-        may_extend = asks_more(old, new) and not new["run"]["early_stopping"]
+        may_extend = asks_more(old, new) and not hindrance
         if changed and not (may_extend and new["run"]["extend"]):
-            more = extension(may_extend) if asks_more(old, new) else ""
+            more = extension(hindrance) if asks_more(old, new) else ""
             raise UserError(f"{folder.path} asked another number of questions: {changed[0]}. {more}{ways_out(folder)}")
 
 
@@ -249,10 +256,16 @@ def unchanged_shards(
     asked = {index: point["questions"] for index, point in enumerate(summary["points"])} if summary else None
     unreadable: list[Rejected] = []
     today = shards(parts, unreadable.append, size=size, order=order)
-    changes = find_changes(origins, today, asked=asked, may_read_labels=any(map(_may_read_labels, configs)))
+    may_read_labels, selections = any(map(_may_read_labels, configs)), [part.selection for part in parts]
+    changes = find_changes(origins, today, asked=asked, may_read_labels=may_read_labels, selections=selections)
     try:
-        may_extend = not run["early_stopping"]
-        changes.refuse(folder, ways_out(folder), extend=run["extend"] and may_extend, may_extend=may_extend)
+        changes.refuse(
+            folder,
+            ways_out(folder),
+            extend=run["extend"],
+            hindrance=no_extension(configs),
+            has_early_stopping=bool(run["early_stopping"]),
+        )
     except UserError as error:
         raise (UserError(f"{rows_sentence(unreadable)}. {error}") if unreadable else error) from None
     return finished - changes.grown, changes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,8 +11,13 @@ from pipeline.kg.vocabulary import GraphVocabulary
 NOTABLE_TYPES = "common.topic.notable_types"
 
 _USER, _COMMON = "user.", "common."
-_FOREIGN = ("#", "sameAs", "://")
+_SAME_AS = "sameAs"
+_FOREIGN = ("#", _SAME_AS, "://")
 """Parts of names from outside Freebase: terms of RDF, RDFS and OWL, and links to other graphs."""
+
+
+_OF_FREEBASE = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+){2,}")
+_W3C = "://www.w3.org/"
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,16 @@ class RelationFilter:
     def _meta(self) -> frozenset[str]:
         """The relations by which the vocabulary names and types nodes."""
         return frozenset(map(self.vocabulary.terms.predicate_name, self.vocabulary.meta_predicates))
+
+    def drops_own(self, relation: str) -> bool:
+        """Whether a relation is dropped that has not the form of Freebase's: a graph of others may need it.
+
+        Those of Freebase name a domain, a type and a property, as in `common.topic.image`. Those of RDF are W3C's,
+        and `sameAs`.
+        """
+        if not self.vocabulary.percent_encoded or relation in self._meta or self.keeps(relation):
+            return False
+        return not (_OF_FREEBASE.fullmatch(relation) or _W3C in relation or relation.endswith(_SAME_AS))
 
     @property
     def dropped(self) -> tuple[str, ...]:

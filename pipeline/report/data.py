@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -20,6 +20,7 @@ from pipeline.analysis.runs import read_summaries
 from pipeline.analysis.score_notes import score_notes
 from pipeline.analysis.seeds import seed_groups
 from pipeline.analysis.unreadable_roles import often_unreadable
+from pipeline.datasets.selection import Selection
 from pipeline.engine.retry_advice import can_retry, retry_refusals
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
@@ -113,9 +114,8 @@ class Configuration:
     @property
     def question_selection(self) -> str:
         """The parameters that select the questions."""
-        return config.canonical(
-            {key: value for key, value in self.parameters.items() if key.startswith("dataset.") or key == "run.limit"}
-        )
+        asked = [self.resolved["run"].get(each.name) for each in fields(Selection)]
+        return config.canonical([asked, {key: of for key, of in self.parameters.items() if key.startswith("dataset.")}])
 
     @property
     def group(self) -> Group:

@@ -261,8 +261,10 @@ class RunFolder:
         return " ".join(dict.fromkeys([*lines[:1], *lines[-1:]]))
 
     def journal_calls(self) -> int:
-        """Count the model calls in the journals of open shards."""
-        return sum(read_whole(file).count(b"\n") for file in matching(self.path / "drafts", "shard-*.jsonl"))
+        """Count the model calls in the journals of open shards. Those of a finished shard may not be deleted yet."""
+        finished = {self.shard(index).stem for index in self.finished()}
+        journals = matching(self.path / "drafts", "shard-*.jsonl")
+        return sum(read_whole(file).count(b"\n") for file in journals if file.name.partition(".")[0] not in finished)
 
     @property
     def has_run(self) -> bool:

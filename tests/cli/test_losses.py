@@ -77,6 +77,7 @@ def test_a_question_of_a_sweep_is_shown_with_its_configuration(
     ("words", "message"),
     [
         (["losses", "RUN", "by=typ"], "there is no group 'typ'"),
+        (["losses", "RUN", "configuration=[]"], "configuration=[] names no configuration"),
         (["losses", "RUN", "RUN"], "name one run folder"),
         (["show", "RUN", "QUESTION", "step=999"], "the question has no step 999"),
     ],

@@ -101,9 +101,13 @@ def test_a_search_with_early_stopping_may_end_with_a_batch_of_one(kgqa: Kgqa) ->
 
 def test_notes_of_several_batches_name_their_batch() -> None:
     folders = [RunFolder(Path("runs") / name) for name in ("first", "batch-001")]
-    notes = [["retriever: lexical", "40.6 % in 0"], ["retriever: lexical", "no question met a limit"]]
-    named = ["retriever: lexical", "first: 40.6 % in 0", "batch-001: no question met a limit"]
-    assert _notes_of_batches(notes, folders) == named
+    failed = ["1 question failed:", "  1 × down"]
+    notes = [["retriever: lexical", *failed, "40.6 % in 0"], ["retriever: lexical", *failed, "no question met a limit"]]
+    assert _notes_of_batches(notes, folders) == [
+        "retriever: lexical",
+        *("first: 1 question failed:", "first:   1 × down", "first: 40.6 % in 0"),
+        *("batch-001: 1 question failed:", "batch-001:   1 × down", "batch-001: no question met a limit"),
+    ]
 
 
 def test_a_sweep_over_the_number_of_questions_is_compared_with_this_number(kgqa: Kgqa) -> None:
@@ -344,6 +348,20 @@ def test_a_line_of_a_file_is_one_configuration(line: str, words: tuple[str, ...]
     )
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("method=cot run.limit 5", "'run.limit' is not of the form key=value"),
+        ("kgqa evaluate method=cot", "'kgqa' is not of the form key=value"),
+        ("- method=cot", "'-' is not of the form key=value, and kgqa has no such flag."),
+    ],
+)
+@pytest.mark.parametrize("command", ["sweep", "estimate"])
+def test_a_word_of_a_file_that_is_no_override_is_named(command: str, line: str, said: str, kgqa: Kgqa) -> None:
+    Path("points.txt").write_text(f"method=srp\n{line}\n")
+    assert kgqa(command, "points.txt").sentence == f"points.txt, in '{line}': {said}"
+
+
 @pytest.mark.parametrize("words", [("method.beam_width=1,2",), ("method=tog,srp",)])
 def test_the_best_configuration_is_named_with_its_method(words: tuple[str, ...], kgqa: Kgqa) -> None:
     """Its words can be given to a command, also if the method is the default one."""
@@ -392,7 +410,7 @@ def test_a_sweep_over_questions_without_gold_answers_ends_with_its_table(kgqa: K
     words = ("dataset=custom", "dataset.triples=facts.tsv", "dataset.questions=questions.jsonl", "llm=similarity")
     swept = kgqa("sweep", "method=srp,rag", *words, "run.dir=run")
     assert swept.code == 0, swept.err
-    assert "no configuration is named as the best: none has a right first answer" in swept.out
+    assert "no configuration is named as the best: no question has a gold answer, so none has a score" in swept.out
     assert "no question has gold answers" in kgqa("losses", "run").out
 
 

@@ -46,7 +46,7 @@ def test_the_files_of_another_folder_are_not_read(
     assert main([word.format(project.folder / "runs" / "r") for word in words]) == 2
     said = capsys.readouterr().err
     assert "(dataset.triples=facts.tsv)" in said or "(kg.dataset.triples=facts.tsv)" in said
-    assert f"go there (cd {project.folder}), and give the command again" in said
+    assert f"go there (cd {project.folder}), where the file is runs/r/run.yaml, and give the command again" in said
 
 
 def test_the_advice_can_be_followed(
@@ -55,6 +55,15 @@ def test_the_advice_can_be_followed(
     monkeypatch.chdir(project.folder)
     assert main(["evaluate", str(project.folder / "runs" / "r" / "run.yaml")]) == 0
     assert "nothing to run" in capsys.readouterr().err
+
+
+def test_a_relative_path_is_said_as_it_is_there(
+    project: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.run(*QUICK)
+    monkeypatch.chdir(project.folder / "runs")
+    assert main(["evaluate", "r/run.yaml"]) == 2
+    assert f"go there (cd {project.folder}), where the file is runs/r/run.yaml, and" in capsys.readouterr().err
 
 
 def test_a_project_may_be_copied_with_its_runs(

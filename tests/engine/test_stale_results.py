@@ -26,7 +26,7 @@ from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.simulation.oracle import QuestionOracle
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.origin import READ_BY_METHODS
-from tests.engine.user_project import CITIES, Project
+from tests.engine.user_project import CITIES, COMMAND, Project
 from tests.support import sampled
 
 PACKAGE = Path(__file__).parents[2] / "pipeline"
@@ -107,6 +107,30 @@ def test_inserted_questions_are_not_called_changed(project: Project) -> None:
     assert f"({len(others)} moved): put the new ones at the end, where run.extend=true answers them. Or: " in said
     project.write_questions(dict([first, ("Fenland", "Ford"), *reversed(others)]))
     assert "holds answers to other questions (moved: " in project.run(code=2)
+
+
+def test_a_question_that_an_inserted_one_has_moved_past_the_limit_is_not_called_gone(project: Project) -> None:
+    project.run("run.limit=4")
+    first, *others = CITIES.items()
+    project.write_questions(dict([first, ("Fenland", "Ford"), *others]))
+    said = project.run("run.limit=4", code=2)
+    assert f"the dataset has new questions before {others[0][0]}, which " in said
+    project.write_questions(dict([others[-1], *others[:-1], first]))
+    assert "no longer among the questions that run.limit or run.sample selects: 1" in project.run("run.limit=4", code=2)
+
+
+def test_a_run_over_several_limits_is_not_told_to_extend(project: Project) -> None:
+    lines = project.folder / "points.txt"
+    sweep = ["sweep", str(lines), *COMMAND[1:], "method=cot", "run.dir=runs/r"]
+    for limits in ((1, 3), (3, 5)):
+        lines.write_text("".join(f"run.limit={limit}\n" for limit in limits))
+        project.said()
+        code = main(sweep)
+    assert code == 2
+    said = project.said()
+    assert "run.limit: 1 → 3. its configurations do not all ask the same questions" in said
+    assert main([*sweep, "run.extend=true"]) == 2
+    assert "run.extend=true answers" not in said
 
 
 def test_a_line_that_can_no_longer_be_read_is_named_before_its_question_is_missed(project: Project) -> None:
@@ -472,6 +496,9 @@ def test_the_way_on_after_an_edit_of_a_failing_method_is_said_and_works(
     page = html.unescape((project.folder / "runs/r/report.html").read_text())
     if failing == "True":
         assert "after an edit of capital.Capital, the same command is enough" in said
+        (project.folder / "runs/r/drafts/shard-00007.a.jsonl").write_text("{}\n")
+        assert "after an edit of capital.Capital, run.restart=true" in said_by(capsys, "score", "runs/r")
+        (project.folder / "runs/r/drafts/shard-00007.a.jsonl").unlink()
         assert not any("run.retry_failed=true is refused" in text for text in (*afterwards, page))
     else:
         way = f"another run.dir with 'run.reuse=[{project.folder}/runs/r]' takes over the calls of its finished shards"
@@ -736,9 +763,9 @@ class TestAFolderWithoutAnAnswer:
 
 def test_new_gold_answers_are_refused_after_early_stopping_has_decided_by_the_old_ones(tmp_path: Path) -> None:
     changes = DatasetChanges(gold=3)
-    changes.refuse(RunFolder(tmp_path), "what to do", extend=False, may_extend=True)
+    changes.refuse(RunFolder(tmp_path), "what to do", extend=False, hindrance="", has_early_stopping=False)
     with pytest.raises(UserError, match=r"answers of 3 questions have changed .* has decided by the old ones .*do$"):
-        changes.refuse(RunFolder(tmp_path), "what to do", extend=False, may_extend=False)
+        changes.refuse(RunFolder(tmp_path), "what to do", extend=False, hindrance="", has_early_stopping=True)
 
 
 def test_the_noise_of_a_run_is_not_measured_with_other_code_or_questions(

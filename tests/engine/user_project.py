@@ -80,6 +80,10 @@ class Project:
             if str(getattr(module, "__file__", None)).startswith(str(self.folder)):
                 del sys.modules[name]
         assert main([*COMMAND, f"run.dir={folder}", *words]) == code
+        return self.said()
+
+    def said(self) -> str:
+        """Return all that was printed since the last time, in one line."""
         return " ".join("".join(self._output()).split())
 
     def summary(self, folder: str = "runs/r") -> dict[str, Any]:

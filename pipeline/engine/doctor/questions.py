@@ -33,6 +33,7 @@ _ROWS = 200
 _NAMED = 20
 """The number of questions whose topic entities are checked for names."""
 _INCOMPLETE = "Load the whole graph, or exclude the questions that it cannot answer."
+_RENAME = "Set kg.vocabulary.hidden, or give these relations other names."
 _SLOW = "See the latencies above: one of the servers is slow or overloaded."
 SEE_ERROR = "See the error in full: kgqa evaluate with these keys and run.limit=1, then kgqa show."
 """What to do about a failed dry run if nothing else has failed."""
@@ -77,7 +78,8 @@ async def topic_entities(configuration: Configuration) -> list[Finding]:
         found = replace(await count_missing_nodes(graph, iter(examples)), complete=False)
         names = await _names(graph, examples)
     golds = warning("gold answers", found.about_golds, _INCOMPLETE) if found.no_gold else []
-    return [*_topics(found), *golds, *names]
+    hidden = warning("relations", found.about_hidden, _RENAME) if found.never_offered else []
+    return [*_topics(found), *golds, *hidden, *names]
 
 
 async def _names(graph: KnowledgeGraph, examples: Sequence[Example]) -> list[Finding]:
