@@ -66,6 +66,9 @@ class Comparison:
     """Ids of the questions with a higher score than the base."""
     lost: Sequence[str]
     """Ids of the questions with a lower score than the base."""
+    base_failed: int
+    failed: int
+    """Questions of both that failed in the base, and in this one."""
     base_cost: Cost
     cost: Cost
     confidence: float
@@ -115,6 +118,8 @@ class Comparison:
             "corrected_p": self.corrected_p,
             "noise": self.rerun_margin,
             "verdict": self.verdict,
+            "base_failed": self.base_failed,
+            "failed": self.failed,
             "base_cost": asdict(self.base_cost),
             "cost": asdict(self.cost),
             "points_per_call": self.points_per_call,
@@ -299,10 +304,17 @@ def _compare(
         exact_p=exact_p(pair, clusters),
         won=pair.filter(pl.col("other") > pl.col("base"))["question_id"].to_list(),
         lost=pair.filter(pl.col("other") < pl.col("base"))["question_id"].to_list(),
+        base_failed=count_failed(base, pair),
+        failed=count_failed(other, pair),
         base_cost=mean_cost(base, pair),
         cost=mean_cost(other, pair),
         confidence=scoring.confidence,
     )
+
+
+def count_failed(configuration: RunConfiguration, questions: pl.DataFrame) -> int:
+    """Count those of the questions whose `question_id` is given that failed."""
+    return configuration.rows.join(questions, on="question_id", how="semi").filter(pl.col("status") == "failed").height
 
 
 def mean_cost(configuration: RunConfiguration, questions: pl.DataFrame) -> Cost:

@@ -9,7 +9,7 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.analysis.compare import Comparison, Flips, Selection, mean_cost
+from pipeline.analysis.compare import Comparison, Flips, Selection, count_failed, mean_cost
 from pipeline.analysis.paired import Clusters, RunConfiguration
 from pipeline.analysis.rerun_variance import RerunVariance
 from pipeline.config import canonical, written
@@ -35,8 +35,8 @@ _COSTS = ("tokens", "calls", "flips")
 _STATISTICS = ("questions", "failed", _INTERVALS, "p", "method")
 """What a narrow terminal leaves out after the keys, the first one first."""
 _MOST_KEY_COLUMNS = 6
-_PRESETS = ("method", "experiment")
-"""The choices that set keys of a method."""
+_PRESETS = ("method", "experiment", "method._target_")
+"""What decides which keys a method has, and their defaults."""
 _OF_METHOD = "method."
 """The beginning of the keys of a method."""
 _SHOWN_ANSWERS = 3
@@ -188,9 +188,11 @@ def _columns(
     # The base's own row is of the questions that all have in common with it, or else of all its questions.
     has_common = len({(each.questions, each.base, each.base_cost) for each in shown}) == 1
     if has_common:
-        scored, mean, cost = shown[0].questions, shown[0].base, shown[0].base_cost
+        scored, mean, cost, base_failed = shown[0].questions, shown[0].base, shown[0].base_cost, shown[0].base_failed
     else:
-        scored, mean, cost = _scored(base, score), _mean(base, score), mean_cost(base, base.rows.drop_nulls(score))
+        own = base.rows.drop_nulls(score)
+        scored, mean, cost, base_failed = own.height, _mean(base, score), mean_cost(base, own), count_failed(base, own)
+    failed = [base_failed, *(each.failed for each in shown)]
     questions = [scored, *(each.questions for each in shown)]
     scores = [mean, *(each.other for each in shown)]
     costs = [cost, *(each.cost for each in shown)]
@@ -199,7 +201,7 @@ def _columns(
         **({"method": [methods[place] for place in places]} if len(set(methods)) > 1 else {}),
         **{heading: [cells[place] for place in places] for heading, cells in keys.items()},
         **({"questions": [f"{each:,}" for each in questions]} if len(set(questions)) > 1 else {}),
-        **({"failed": [f"{row.failed:,}" for row in rows]} if any(each.failed for each in compared) else {}),
+        **({"failed": [f"{each:,}" for each in failed]} if any(failed) else {}),
         STANDARD_SCORES.get(score, score): list(map(percent, scores)),
     }
     return {
@@ -264,11 +266,6 @@ def _word(value: object) -> str:
 def _mean(configuration: RunConfiguration, score: str) -> float:
     mean: float = configuration.rows.select(pl.col(score).cast(pl.Float64).mean()).item()  # as the comparisons do
     return mean
-
-
-def _scored(configuration: RunConfiguration, score: str) -> int:
-    """Return how many questions have this score."""
-    return configuration.rows[score].count()
 
 
 def _difference(each: Comparison, *, intervals: bool) -> Text:

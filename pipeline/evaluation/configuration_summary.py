@@ -57,6 +57,7 @@ class Group:
 
     value: str
     questions: int
+    """The number of those with gold answers, over which the scores are."""
     scores: Mapping[str, Estimate]
 
 
@@ -364,7 +365,8 @@ def _groups(rows: pl.DataFrame, values: pl.Series, scoring: ScoringConfig) -> tu
     ordered = sorted(values.drop_nulls().unique(), key=_natural_order)
     parts = ((value, rows.filter(values == value)) for value in ordered)
     return tuple(
-        Group(value, int(part["questions"].sum()), _estimates(part, STANDARD_SCORES, scoring)) for value, part in parts
+        Group(value, len(_score_per_question(part, "hits_at_1")), _estimates(part, STANDARD_SCORES, scoring))
+        for value, part in parts
     )
 
 

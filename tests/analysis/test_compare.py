@@ -65,6 +65,8 @@ def comparison(mean: float = -0.1, **changes: object) -> Comparison:
         "exact_p": 0.02,
         "won": ["q1"],
         "lost": ["q0"],
+        "base_failed": 0,
+        "failed": 0,
         "base_cost": Cost(4, 1000, 1),
         "cost": Cost(6, 2000, 2),
         "confidence": 0.95,
@@ -173,6 +175,15 @@ def test_each_row_has_its_number_of_questions_if_they_differ() -> None:
     assert "on 2 to 4 common questions" in text
     assert "questions" in next(line for line in text.splitlines() if "Hits@1" in line)
     assert [cells[1] for cells in rows(text)] == ["4", "4", "2"]
+
+
+def test_only_failed_questions_that_are_compared_are_counted() -> None:
+    base, other = configuration("0", 1, 1, 0), configuration("1", 0, 0)
+    status = pl.Series("status", ["ok", "failed", "failed"])
+    text = table(replace(base, rows=base.rows.with_columns(status)), other)
+    assert [cells[1] for cells in rows(text)] == ["1", "0"], "the third question is not compared"
+    text = table(other, replace(base, rows=base.rows.with_columns(status)))
+    assert [cells[1] for cells in rows(text)] == ["0", "1"]
 
 
 def test_equal_scores_have_no_interval_from_0_to_0() -> None:

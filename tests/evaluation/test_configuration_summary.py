@@ -151,6 +151,7 @@ def test_the_breakdown_has_every_field_with_several_values() -> None:
         {**WRONG, "meta": {"type": "composition", "hops": 10, "split": "test", "constraints": False}},
         {**RIGHT, "meta": {"type": "conjunction", "hops": 2, "split": "test", "constraints": False}},
         {**RIGHT, "meta": {"type": None, "hops": 2, "split": "test", "constraints": False}},
+        {**RIGHT, "gold": [], "meta": {"type": "conjunction", "hops": 2, "split": "test", "constraints": False}},
     )
     breakdown = only(rows).breakdown
     found = {
