@@ -122,8 +122,11 @@ class RunConfiguration:
 
     @property
     def answered_by(self) -> str:
-        """The model, or what answered in its place."""
-        return answered_by(self.label) if simulated(self.label) else str(self.served["model"])
+        """The model and those of single roles, or what answered in their place."""
+        if simulated(self.label):
+            return answered_by(self.label)
+        roles = (self.served.get("roles") or {}).items()
+        return ", ".join([str(self.served["model"]), *(f"{role} by {model}" for role, model in roles)])
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -459,7 +459,7 @@ async def _compare_dataset(
         console.print(f"the labels of {counted(changes.labels, 'question')} have changed: they were read again")
     if changes.gold:
         asked = counted(changes.gold, "question")
-        console.print(f"the gold answers of {asked} have changed: their rows were scored again")
+        console.print(f"the gold answers or gold paths of {asked} have changed: their rows were scored again")
         if _only_methods_use_gold(configurations, saved):  # for a simulated model, a note below the table says so
             console.print("the answers came from the older gold answers: run.restart=true answers the questions again")
     return finished, bool(changes.renewed)

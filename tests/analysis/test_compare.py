@@ -207,6 +207,9 @@ def test_a_run_says_what_is_read_of_it() -> None:
     ]
     (line,) = reading_lines([configuration("0", 1, 1), configuration("1", 1, 1, served=served)])
     assert line == "runs/x: 2 configurations, 2 answered questions each, toy (test), answered by 2 models"
+    roles = {**served, "label": None, "roles": {"tog.answer": "n"}}
+    (line,) = reading_lines([configuration("0", 1, 1, served=roles)])
+    assert line.endswith(", answered by m, tog.answer by n")
 
 
 def clusters(*sources: int) -> Clusters:

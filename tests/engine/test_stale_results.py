@@ -215,7 +215,7 @@ def test_changed_gold_answers_are_scored_again_without_a_call(project: Project) 
     assert project.summary()["points"][0]["hits_at_1"] == 1
     project.write_questions({**CITIES, "Borland": "Nowhere"})
     said = project.run("llm=oracle")
-    assert "the gold answers of 1 question have changed: their rows were scored again" in said
+    assert "the gold answers or gold paths of 1 question have changed: their rows were scored again" in said
     stale = "new gold answers score 1 question that a simulated model answered from older ones"
     assert stale in said
     assert said.count("run.restart=true") == 1, "it is said once"
