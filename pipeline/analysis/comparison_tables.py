@@ -35,10 +35,10 @@ _COSTS = ("tokens", "calls", "flips")
 _STATISTICS = ("questions", "failed", _INTERVALS, "p", "method")
 """What a narrow terminal leaves out after the keys, the first one first."""
 _MOST_KEY_COLUMNS = 6
-_PRESETS = ("method", "experiment", "method._target_")
-"""What decides which keys a method has, and their defaults."""
-_OF_METHOD = "method."
-"""The beginning of the keys of a method."""
+_PRESETS = ("method", "experiment", "llm", "retrieval", "method._target_", "llm._target_")
+"""What decides which keys a method and a model have, and their defaults."""
+_DEFAULTS = ("method.", "llm.", "retrieval.", "budget.")
+"""The beginnings of keys whose defaults may follow the dataset, or be edited in a file between two runs."""
 _SHOWN_ANSWERS = 3
 _LONGEST_ANSWER, _LONGEST_QUESTION = 60, 200
 """In characters."""
@@ -231,12 +231,12 @@ def _values(configurations: Sequence[RunConfiguration]) -> list[dict[str, str]]:
 
 
 def _differing_defaults(configurations: Sequence[RunConfiguration], set_keys: Iterable[str]) -> list[str]:
-    """Return the keys of a method whose defaults differ, because they follow the dataset: of equal ones, the first."""
-    own = [key for key in set_keys if key.startswith(_OF_METHOD)]
+    """Return the keys whose values differ though no override sets them: of keys with equal values, the first."""
+    own = [key for key in set_keys if key.startswith(_DEFAULTS)]
     differing: dict[tuple[str, ...], str] = {}
     for alike in grouped(configurations, lambda each: _choices(each, own)).values():
         known = [each.parameters for each in alike]
-        for key in (key for key in known[0] if key.startswith(_OF_METHOD)):
+        for key in (key for key in known[0] if key.startswith(_DEFAULTS)):
             values = tuple(canonical(each.get(key)) for each in known)
             if len(set(values)) > 1:
                 differing.setdefault(values, key)
@@ -244,7 +244,7 @@ def _differing_defaults(configurations: Sequence[RunConfiguration], set_keys: It
 
 
 def _choices(configuration: RunConfiguration, keys: Iterable[str]) -> str:
-    """Return the values of keys, and the presets of methods, as a text."""
+    """Return the values of keys, and the presets of the method and the model, as a text."""
     parameters = configuration.parameters
     return canonical([parameters.get(key) for key in (*_PRESETS, *keys)])
 
