@@ -33,13 +33,13 @@ class FusedLauncher(Launcher):
         from pipeline.engine.sweep import Sweep  # Hydra imports all plugins for each of its commands
 
         self._sweep: Sweep = task_function if isinstance(task_function, Sweep) else Sweep()
-        self._is_search = not config.hydra.sweeper._target_.endswith(("FusedSweeper", "BasicSweeper"))
+        self._sweep.is_search = not config.hydra.sweeper._target_.endswith(("FusedSweeper", "BasicSweeper"))
         self._common = [word for word in config.hydra.overrides.hydra if word.startswith("hydra.searchpath")]
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:
         """Run one batch, and return the objective of each of its configurations to the sweeper of a search."""
         summaries = self._sweep.run([[*self._common, *overrides] for overrides in job_overrides])
-        scores = [summary.score(self._objective) if self._is_search else None for summary in summaries]
+        scores = [summary.score(self._objective) if self._sweep.is_search else None for summary in summaries]
         return [
             JobReturn(overrides=overrides, status=JobStatus.COMPLETED, _return_value=score)
             for overrides, score in zip(job_overrides, scores, strict=True)

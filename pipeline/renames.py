@@ -26,8 +26,6 @@ KEYS: Mapping[str, str] = {
 CHOICES: Mapping[str, Mapping[str, str]] = {
     "dataset": {"sample": "synthetic"},
     "llm.prompt_style": {"compact": "inputs_only"},
-    # The old pattern took names such as "m. night shyamalan" for ids.
-    "kg.vocabulary.opaque_ids": {r"[mg]\.": r"[mg]\.[0-9a-z_]+$"},
 }
 """Values, old → new, by the new name of their key."""
 

@@ -27,7 +27,10 @@ FIRST_EDITION_RUN = Path(__file__).parent / "first_edition_run"
 WORLD = ("dataset.triples=2000", "run.limit=6", "engine.shard_size=3", "evaluation.bootstrap_resamples=100")
 THEN = "llm=oracle", "kg.memo_entries=1000", "llm.roles={srp.judge:{prompts:compact}}"
 """Other words of the command that wrote `first_edition_run`."""
-LIMITS = "budget.max_llm_calls=60", "budget.max_evidence_triples=300", "method.relation_check_max=200"
+LIMITS = (
+    *("budget.max_llm_calls=60", "budget.max_evidence_triples=300", "method.relation_check_max=200"),
+    r'kg.vocabulary.opaque_ids="[mg]\."',
+)
 """Its defaults that have changed since."""
 
 

@@ -178,9 +178,12 @@ def select(configurations: Sequence[RunConfiguration], base: str | None, score: 
     compare with it.
     """
     if len(configurations) == 1:
-        raise UserError(
-            f"{configurations[0].folder.path} has a single configuration to compare: name another run beside it"
+        folder = configurations[0].folder
+        count = len(folder.require_run()["points"])
+        has_one = (
+            "has a single configuration" if count == 1 else f"has finished questions of one of {count} configurations"
         )
+        raise UserError(f"{folder.path} {has_one}: name another run to compare it with")
     found = configurations[0] if base in (None, BEST) else find(configurations, "base", str(base))
     reasons = {each: incomparable(found, each) for each in configurations if each is not found}
     others = [each for each, reason in reasons.items() if reason is None]

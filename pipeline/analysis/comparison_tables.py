@@ -218,7 +218,8 @@ def _columns(
 def _values(configurations: Sequence[RunConfiguration]) -> list[dict[str, str]]:
     """Return the values of the keys that an override of any configuration sets, also where one has the default.
 
-    Other columns say what the keys that are left out change: the questions, and what answered.
+    So are keys that differ though no override sets them. Other columns say what the keys that are left out change: the
+    questions, and what answered.
     """
     left_out = [
         *(["llm"] if len({each.label for each in configurations}) > 1 else []),
@@ -236,8 +237,9 @@ def _differing_defaults(configurations: Sequence[RunConfiguration], set_keys: It
     differing: dict[tuple[str, ...], str] = {}
     for alike in grouped(configurations, lambda each: _choices(each, own)).values():
         known = [each.parameters for each in alike]
-        for key in (key for key in known[0] if key.startswith(_DEFAULTS)):
-            values = tuple(canonical(each.get(key)) for each in known)
+        shared = set.intersection(*map(set, known))  # an older run lacks newer keys
+        for key in (key for key in known[0] if key in shared and key.startswith(_DEFAULTS)):
+            values = tuple(canonical(each[key]) for each in known)
             if len(set(values)) > 1:
                 differing.setdefault(values, key)
     return list(differing.values())

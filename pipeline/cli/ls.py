@@ -259,7 +259,7 @@ def _lines(runs: Sequence[ListedRun]) -> list[str]:
         "failed questions count as wrong: kgqa evaluate RUN/run.yaml run.retry_failed=true asks them again; a question "
         "that the model can never answer (a prompt that is too long for it) fails again"
     )
-    failed = [retry] if any(each.failed for each in runs) else []
+    failed = [retry] if any(each.failed and not each.retry_refusals for each in runs) else []
     refused = [line for each in runs for line in each.retry_refusals]
     stopped = [f"{each.run} has stopped, because {each.stopped}" for each in runs if each.stopped]
     return [*(line.rstrip() for line in aligned), *_meaning(runs), *stopped, *failed, *refused]

@@ -31,6 +31,8 @@ from pipeline.traces.folder import RunFolder
 _CHOICE = re.compile(r"\w+=[\w-]+")
 """The choice of a configuration group, such as `llm=oracle`."""
 _LIST = re.compile(r"(?P<key>[\w.]+)=\[(?P<values>.+)\]")
+_COUNT = re.compile(r"\d (×|%|other|question|call|repl|row|error|configuration)")
+"""A number of what a note counts."""
 _UNKNOWN_KEY = re.compile(r"unknown key '(?P<group>\w+)\.[^']*'\. It is a key of ")
 
 
@@ -52,7 +54,7 @@ def run(arguments: Arguments) -> Output:
 def _notes_of_batches(notes: Sequence[Sequence[str]], folders: Sequence[RunFolder]) -> list[str]:
     """Return notes of all batches once, and then those of each batch with its name: each has a configuration 0.
 
-    A note with a number is of its batch, even if another batch has the same one.
+    A note with a count is of its batch, even if another batch has the same one.
     """
     said = dict.fromkeys(chain.from_iterable(notes))
     shared = [note for note in said if len(folders) == 1 or _is_of_all(note, notes)]
@@ -66,7 +68,7 @@ def _notes_of_batches(notes: Sequence[Sequence[str]], folders: Sequence[RunFolde
 
 
 def _is_of_all(note: str, notes: Sequence[Sequence[str]]) -> bool:
-    return not any(map(str.isdigit, note)) and all(note in each for each in notes)
+    return not _COUNT.search(note) and all(note in each for each in notes)
 
 
 def run_configurations(arguments: Arguments, sweep: Sweep) -> None:

@@ -51,10 +51,10 @@ class DatasetChanges:
         `extend` allows added questions, unless there is a `hindrance`, a sentence of `no_extension`.
         """
         if self.is_inserted and not hindrance:
+            answers = f"{'a higher run.limit with ' if self.selects else ''}run.extend=true answers"
             raise UserError(
                 f"the dataset has new questions before {self.moved[0]}, which {folder.path} has answered in another "
-                f"place ({len(self.moved):,} moved): put the new ones at the end, where run.extend=true answers them. "
-                f"Or: {ways_out}"
+                f"place ({len(self.moved):,} moved): put the new ones at the end, where {answers} them. Or: {ways_out}"
             )
         asked = "among the questions that run.limit or run.sample selects" if self.selects else "in the dataset"
         differing = {"changed": self.edited, f"no longer {asked}": self.gone, "moved": self.moved}

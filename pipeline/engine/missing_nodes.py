@@ -48,11 +48,13 @@ class MissingNodes:
     value: str = ""
     """Such a value."""
     no_relation: int = 0
-    """Questions of which a gold path names a relation that the graph does not have, or never offers."""
+    """Questions of which a gold path names a relation that the graph does not have."""
     relation: str = ""
     """Such a relation."""
-    never_offered: Sequence[str] = ()
-    """The relations of the graph that are not offered and look like the user's own."""
+    hidden_by_start: Sequence[str] = ()
+    """The relations of the graph that look like the user's own and are not offered, for the start of their names."""
+    hidden_by_part: Sequence[str] = ()
+    """Such relations that are not offered for another part of their names."""
     hidden: str = ""
     """A relation that is not offered, of a topic entity or a gold answer that has no relation that is."""
 
@@ -89,21 +91,25 @@ class MissingNodes:
 
     @property
     def about_relations(self) -> str:
-        """How many questions have a gold path with a relation that is unknown, or never offered."""
+        """How many questions have a gold path that names an unknown relation."""
         return (
-            f"{self.no_relation:,} of {self.among}: gold_relation_paths names a relation that is not in the graph, "
-            f"or never offered (e.g. '{self.relation}'): a path with it is ignored"
+            f"{self.no_relation:,} of {self.among}: gold_relation_paths names a relation that is not in the graph "
+            f"(e.g. '{self.relation}'): a path with it is ignored"
         )
 
     @property
-    def about_hidden(self) -> str:
-        """How many relations of the graph no method gets."""
-        count = len(self.never_offered)
-        return (
-            f"{counted(count, 'relation')} of the graph {agreeing('are', count)} never offered to a method, such as "
-            f"'{self.never_offered[0]}', because {agreeing('they', count)} {agreeing('have', count)} a name like "
-            "Freebase's bookkeeping: kg.vocabulary.hidden=[] offers those that do not contain ://, # or sameAs"
+    def about_hidden(self) -> list[str]:
+        """How many relations of the graph no method gets, and why: a sentence for each reason."""
+        reasons = (
+            (self.hidden_by_start, "the name starts like Freebase's bookkeeping: kg.vocabulary.hidden=[] offers it"),
+            (self.hidden_by_part, "the name contains ://, # or sameAs: give it another name"),
         )
+        return [
+            f"{counted(len(hidden), 'relation')} of the graph {agreeing('are', len(hidden))} never offered to a method "
+            f"(e.g. '{hidden[0]}'), because {reason}"
+            for hidden, reason in reasons
+            if hidden
+        ]
 
     @property
     def _or_hidden(self) -> str:
@@ -128,8 +134,7 @@ class MissingNodes:
         golds = [self.about_golds] if self.no_gold else []
         values = [self.about_values] if self.no_way else []
         relations = [self.about_relations] if self.no_relation else []
-        hidden = [self.about_hidden] if self.never_offered else []
-        return [*hidden, *topics, *golds, *values, *relations]
+        return [*self.about_hidden, *topics, *golds, *values, *relations]
 
 
 async def count_missing_nodes(
@@ -140,7 +145,8 @@ async def count_missing_nodes(
     `no_way` is counted only `for_oracle`: gold paths are read for it, which takes long for gold queries.
     """
     found, ends = MissingNodes(), time.monotonic() + _SECONDS
-    found.never_offered = graph.hidden_relations() if isinstance(graph, EmbeddedGraph) else ()
+    if isinstance(graph, EmbeddedGraph):
+        found.hidden_by_start, found.hidden_by_part = graph.hidden_relations()
     wanted = islice(examples, _OF_SERVERS) if isinstance(graph, HasServerStats) else examples
     while chunk := await asyncio.to_thread(lambda: list(islice(wanted, _CHUNK))):
         for each, asked in _by_graph(graph, chunk):
@@ -206,10 +212,10 @@ def _hidden_relation(ids: Sequence[EntityId], graph: KnowledgeGraph) -> str:
 
 
 def _unknown_relation(gold: Gold, graph: KnowledgeGraph) -> str | None:
-    """Return the first relation of the given gold paths that the graph does not offer; a server is not asked for it."""
+    """Return the first relation of the given gold paths that the graph does not have; a server is not asked for it."""
     if not isinstance(gold.paths, SparqlPaths) or not isinstance(graph, EmbeddedGraph):
         return None
-    return next((relation for relation in gold.paths.given_relations if not graph.offers(relation)), None)
+    return next((relation for relation in gold.paths.given_relations if not graph.has_relation(relation)), None)
 
 
 def _is_named(gold: Gold, named: Collection[str]) -> bool:

@@ -68,7 +68,7 @@ def retry_in_search(run: object, search: RunFolder) -> str:
     """Say that the failed questions of a run are not asked again, because a search has chosen by its scores."""
     return (
         f"run.retry_failed=true is refused for {run}: its search has chosen later configurations by the scores as they "
-        f"are. {restart_search(search)}"
+        f"are. Without it, the same command goes on. Or: {restart_search(search)}"
     )
 
 

@@ -72,6 +72,8 @@ class Configuration:
     """The resolved configuration."""
     file: StoragePath | None = None
     """The file that it was read from, for messages; None if it was composed."""
+    is_chosen_by_scores: bool = False
+    """Whether a search has chosen it by the scores of earlier batches."""
 
     def check(self) -> None:
         """Raise UserError if a value is wrong, naming the file that holds it."""
@@ -344,7 +346,7 @@ async def _run_shards(
         total, done = count_rows(parts, size=size, finished=finished)
         if finished and run["early_stopping"]:  # the configurations that were dropped have no rows there
             done = sum(shard.height for shard in read_shards(folder, ["point"], indices=sorted(finished)))
-    may_retry = not (run["early_stopping"] or folder.deciding_search)
+    may_retry = not (run["early_stopping"] or folder.search or folder.deciding_search)
     failures = RepeatedFailures(
         run["max_equal_failures"], configurations=len(configs), may_retry=may_retry, is_resumed=bool(finished)
     )
@@ -551,6 +553,7 @@ def _describe(
         "tags": run["tags"] or [],
         "note": run["note"],
         "begun_in": begun_in(folder),
+        "chosen_by_scores": configurations[0].is_chosen_by_scores,
         "points": [
             {
                 "overrides": list(each.overrides),

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,8 +38,6 @@ _imported: dict[str, _Imported] = {}
 """The modules that runs of this process have used."""
 _HEADER = 16
 """Bytes before the code in a compiled file."""
-_Belongs = Callable[[Path, str, str], bool]
-"""Whether the file of a module belongs to the module that imports it: the file, its module, and the other module."""
 
 
 def user_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
@@ -49,7 +46,7 @@ def user_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
     The keys are the names of the classes and modules. A digest covers the file of the module and the user's files that
     it imports, directly or not.
     """
-    return {name: _digest(_files(module, {}, _are_of_user)) for name, module in _user_modules(resolved).items()}
+    return {name: _digest(_user_files([module])) for name, module in _user_modules(resolved).items()}
 
 
 def refuse_edited(configs: Iterable[Mapping[str, Any]]) -> None:
@@ -57,10 +54,8 @@ def refuse_edited(configs: Iterable[Mapping[str, Any]]) -> None:
 
     In a notebook or a script, one process makes several runs. A module that is reloaded has another spec.
     """
-    files: dict[str, Path] = {}
-    for module in {module for resolved in configs for module in _user_modules(resolved).values()}:
-        _files(module, files, _are_of_user)
-    for module, file in files.items():
+    modules = {module for resolved in configs for module in _user_modules(resolved).values()}
+    for module, file in _user_files(modules).items():
         spec = getattr(sys.modules.get(module), "__spec__", None)
         if spec is None:  # not imported yet
             continue
@@ -115,9 +110,7 @@ def project_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
 def model_sources(resolved: Mapping[str, Any]) -> dict[str, str]:
     """Return digests of what answers the prompts: each file of the user by its module, and the project's by class."""
     targets = _model_targets(resolved)
-    files: dict[str, Path] = {}
-    for module in _model_modules(resolved):
-        _files(module, files, _are_of_user)
+    files = _user_files(_model_modules(resolved))
     own = {target: digest for target, digest in project_sources(resolved).items() if target in targets}
     return {module: _digest({module: file}) for module, file in files.items()} | own
 
@@ -128,7 +121,7 @@ def edited_with_method(resolved: Mapping[str, Any]) -> set[str]:
     A simulator imports its method for the classes of the prompts, whose text is a part of the key of every call.
     """
     module = config.import_target(str(resolved["method"]["_target_"])).__module__
-    return set() if is_own(module) else {*_files(module, {}, _are_of_user)} - _model_modules(resolved)
+    return set() if is_own(module) else {*_user_files([module])} - _model_modules(resolved)
 
 
 def _model_targets(resolved: Mapping[str, Any]) -> set[str]:
@@ -148,7 +141,7 @@ def _own_digest(module: str) -> str:
     folder = Path(__file__).parents[1] / part.rpartition(".")[2]
     if part == _SIMULATION:  # it finds the simulators of each method by name
         return _digest({str(file.relative_to(folder)): file for file in folder.rglob("*.py")})
-    files = _files(module, {}, _are_of_one_part)
+    files = _files([module], _is_of_one_part, _imports)
     texts = {str(text.relative_to(folder)): text for file in files.values() for text in file.parent.glob("*.yaml")}
     return _digest(files | texts)
 
@@ -169,20 +162,36 @@ def is_own(module: str) -> bool:
     return module.partition(".")[0] == __name__.partition(".")[0]
 
 
-def _files(module: str, found: dict[str, Path], belongs: _Belongs) -> dict[str, Path]:
-    """Add the file of a module, and those of its packages and imports that belong to it, to `found`."""
-    file = _file_of(module)
-    if file is None or module in found:
-        return found
-    found[module] = file
-    for imported in chain(_packages(module), _imports(file, module)):
-        other = _file_of(imported)
-        if other is not None and belongs(other, imported, module):
-            _files(imported, found, belongs)
+def _user_files(modules: Iterable[str]) -> dict[str, Path]:
+    """Return the user's files among those of modules, of what these import, directly or not, and of their packages."""
+    return _files(modules, _is_of_user, lambda file, module: (*_packages(module), *_imports(file, module)))
+
+
+def _files(
+    modules: Iterable[str],
+    belongs: Callable[[Path, str, str], bool],
+    needed: Callable[[Path, str], Iterable[str]],
+) -> dict[str, Path]:
+    """Return the files of modules, and of those that they need, directly or not, and that belong to them.
+
+    Args:
+        modules: Names of modules.
+        belongs: Whether a file belongs to the module that needs it: the file, its module, and the other module.
+        needed: The names of what a module needs, of which some may be no modules, by its file and its name.
+    """
+    found: dict[str, Path] = {}
+    open_modules = [(module, file) for module in modules if (file := _file_of(module))]
+    while open_modules:
+        module, file = open_modules.pop()
+        if module in found:
+            continue
+        found[module] = file
+        others = ((other, _file_of(other)) for other in needed(file, module) if other not in found)
+        open_modules += [(other, its) for other, its in others if its and belongs(its, other, module)]
     return found
 
 
-def _are_of_user(file: Path, imported: str, module: str) -> bool:
+def _is_of_user(file: Path, imported: str, module: str) -> bool:
     """Whether a file is the user's: it is not installed, or it is of the same package as the user's module."""
     return not is_own(imported) and (not _is_installed(file) or _top(imported) == _top(module))
 
@@ -193,7 +202,7 @@ def _is_installed(file: Path) -> bool:
     return bool(python & set(file.parents)) or not {"site-packages", "dist-packages"}.isdisjoint(file.parts)
 
 
-def _are_of_one_part(_file: Path, imported: str, module: str) -> bool:
+def _is_of_one_part(_file: Path, imported: str, module: str) -> bool:
     return _part(imported) == _part(module)
 
 
@@ -203,27 +212,51 @@ def _packages(module: str) -> Iterator[str]:
         yield module
 
 
-def _imports(file: Path, module: str) -> Iterator[str]:
-    """Yield the names of modules that a file imports. Some may be names inside a module."""
+def _imports(file: Path, module: str) -> tuple[str, ...]:
+    """Return the names of modules that a file imports. Some may be names inside a module."""
+    state = file.stat()
+    return _read_imports(file, module, (state.st_mtime_ns, state.st_size))
+
+
+@cache
+def _read_imports(file: Path, module: str, _state: tuple[int, int]) -> tuple[str, ...]:
+    """Return what `_imports` does, for a state of the file; nothing for one that Python cannot read."""
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(file.read_bytes())):
+    names: dict[str, None] = {}
+    try:
+        nodes = list(ast.walk(ast.parse(file.read_bytes())))
+    except (SyntaxError, ValueError):
+        return ()
+    for node in nodes:
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names |= dict.fromkeys(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             name = ".".join(filter(None, [*above, node.module]))
-            yield name
-            yield from (f"{name}.{alias.name}" for alias in node.names)
+            names |= dict.fromkeys([name, *(f"{name}.{alias.name}" for alias in node.names)])
+    return tuple(names)
 
 
 def _file_of(module: str) -> Path | None:
-    """Return the Python file of a module; None for one without, and for a name that is no module."""
-    loaded = sys.modules.get(module)
+    """Return the Python file of a module; None for one without, and for a name that is no module.
+
+    Nothing is imported: the code of a package might take long, or fail.
+    """
+    loaded = getattr(sys.modules.get(module), "__file__", None)
+    if loaded is not None:
+        return Path(loaded) if loaded.endswith(".py") else None
+    top, *parts = module.split(".")
     try:
-        origin = getattr(loaded, "__file__", None) if loaded else getattr(find_spec(module), "origin", None)
+        spec = find_spec(top)
     except (ImportError, AttributeError, ValueError):
         return None
-    return Path(origin) if origin and origin.endswith(".py") else None
+    if spec is None:
+        return None
+    if not parts:
+        return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+    places = [Path(folder, *parts) for folder in spec.submodule_search_locations or ()]
+    files = (file for place in places for file in (place / "__init__.py", place.with_name(f"{place.name}.py")))
+    return next(filter(Path.is_file, files), None)
 
 
 def _top(module: str) -> str:

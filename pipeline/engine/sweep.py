@@ -20,6 +20,8 @@ class Sweep:
         self._console = console or Console(stderr=True)
         self.batches: list[tuple[RunFolder, list[ConfigurationSummary]]] = []
         """The run folder and the summaries of each batch, in the order of the requests."""
+        self.is_search = False
+        """Whether the sweeper chooses later batches by the scores of earlier ones."""
 
     def __call__(self, composed: object) -> None:
         """Refuse to run as a Hydra task: other launchers would run one configuration at a time."""
@@ -43,4 +45,5 @@ class Sweep:
         earlier = [folder.path for folder, _ in self.batches]
         run, path = configuration.config["run"], earlier[0] / f"{BATCH}{len(earlier):03d}"
         run = {**run, "dir": str(path), "reuse": [*run["reuse"], *map(str, earlier)]}
-        return replace(configuration, config={**configuration.config, "run": run})
+        config = {**configuration.config, "run": run}
+        return replace(configuration, config=config, is_chosen_by_scores=self.is_search)

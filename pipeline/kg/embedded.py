@@ -112,13 +112,18 @@ class EmbeddedGraph:
         nodes = (*self._in_languages(text), *(LiteralNode(text, datatype) for datatype in VALUE_TYPES))
         return any(True for node in nodes for _ in self._match(None, None, node))
 
-    def offers(self, relation: str) -> bool:
-        """Return whether a relation is in a fact, and may be shown to a method."""
-        return self._filter.keeps(relation) and any(True for _ in self._match(None, relation, None))
+    def has_relation(self, name: str) -> bool:
+        """Return whether a relation is in a fact, even one that the graph does not offer."""
+        return any(True for _ in self._match(None, name, None))
 
-    def hidden_relations(self) -> list[str]:
-        """Return the relations that are not offered and look like the user's own, sorted."""
-        return sorted(filter(self._filter.drops_own, self._counts))
+    def hidden_relations(self) -> tuple[list[str], list[str]]:
+        """Return the relations that look like the user's own and are not offered, sorted.
+
+        First those that are hidden by the start of their names, then those hidden by another part.
+        """
+        own = sorted(filter(self._filter.drops_own, self._counts))
+        by_start = list(filter(self._filter.drops_by_start, own))
+        return by_start, [each for each in own if each not in by_start]
 
     def any_relation(self, id: EntityId) -> str | None:
         """Return the name of a relation of a node, even one that the graph does not offer; None without a fact."""

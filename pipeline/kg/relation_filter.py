@@ -11,13 +11,12 @@ from pipeline.kg.vocabulary import GraphVocabulary
 NOTABLE_TYPES = "common.topic.notable_types"
 
 _USER, _COMMON = "user.", "common."
-_SAME_AS = "sameAs"
-_FOREIGN = ("#", _SAME_AS, "://")
+_FOREIGN = ("#", "sameAs", "://")
 """Parts of names from outside Freebase: terms of RDF, RDFS and OWL, and links to other graphs."""
 
 
 _OF_FREEBASE = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+){2,}")
-_W3C = "://www.w3.org/"
+_OF_RDF = re.compile(r"://www\.w3\.org/|^(rdf-schema|22-rdf-syntax-ns|owl|rdf|rdfs|skos)#|sameAs$")
 
 
 @dataclass(frozen=True)
@@ -36,14 +35,17 @@ class RelationFilter:
         return frozenset(map(self.vocabulary.terms.predicate_name, self.vocabulary.meta_predicates))
 
     def drops_own(self, relation: str) -> bool:
-        """Whether a relation is dropped that has not the form of Freebase's: a graph of others may need it.
+        """Whether a relation is dropped that has not the form of Freebase's or RDF's: a graph of others may need it.
 
-        Those of Freebase name a domain, a type and a property, as in `common.topic.image`. Those of RDF are W3C's,
-        and `sameAs`.
+        Those of Freebase name a domain, a type and a property, as in `common.topic.image`.
         """
         if not self.vocabulary.percent_encoded or relation in self._meta or self.keeps(relation):
             return False
-        return not (_OF_FREEBASE.fullmatch(relation) or _W3C in relation or relation.endswith(_SAME_AS))
+        return not (_OF_FREEBASE.fullmatch(relation) or _OF_RDF.search(relation))
+
+    def drops_by_start(self, relation: str) -> bool:
+        """Whether a relation is dropped for how its name starts; `kg.vocabulary.hidden` decides that."""
+        return relation.startswith(self._hidden)
 
     @property
     def dropped(self) -> tuple[str, ...]:

@@ -143,7 +143,12 @@ class RunFolder:
         outer = self.search if self.is_batch else None
         first = self if outer is None else RunFolder(outer)
         later = (batch for batch in first.batches() if outer is None or batch.name > self.path.name)
-        return first if any(RunFolder(batch).is_batch for batch in later) else None
+        return first if any(RunFolder(batch)._is_chosen_by_scores for batch in later) else None
+
+    @property
+    def _is_chosen_by_scores(self) -> bool:
+        """Whether a search has made the run by the scores of earlier batches. Older runs do not say it."""
+        return self.is_batch and bool(self.require_run().get("chosen_by_scores", True))
 
     def remove_if_empty(self, created: Sequence[Path]) -> None:
         """Remove the folder if nothing but rejected rows was stored in it: the error of the command names the first.

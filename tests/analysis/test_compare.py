@@ -200,6 +200,17 @@ def test_a_default_is_shown_as_its_value_where_another_configuration_sets_the_ke
     assert [cells[:2] for cells in rows(text)] == [["0", "4"], ["1", "2"]]
 
 
+def test_a_key_that_an_older_run_lacks_has_no_column() -> None:
+    def with_keys(name: str, **keys: int) -> RunConfiguration:
+        method = {"_target_": "methods.Method", "depth": 3, **keys}
+        config = {"method": method, "evaluation": configuration("0", 1).config["evaluation"]}
+        return configuration(name, 1, 0, config=config)
+
+    assert "width" not in table(with_keys("0", width=2), with_keys("1"))
+    text = table(with_keys("0", width=2), with_keys("1", width=4))
+    assert [cells[:2] for cells in rows(text)] == [["0", "2"], ["1", "4"]]
+
+
 def test_a_run_says_what_is_read_of_it() -> None:
     served = {"model": "m", "label": "oracle", "graph": "g"}
     assert list(reading_lines([configuration("0", 1, 1), configuration("1", 1, 0, 0)])) == [

@@ -484,6 +484,10 @@ def test_configurations_that_have_not_begun_are_left_out_with_a_note(kgqa: Kgqa)
     assert "2 configurations of part have no finished question yet: they are left out" in " ".join(found.out.split())
     compared = figures(kgqa, "part")
     assert [compared["base"]["point"], *(each["point"] for each in compared["points"])] == [0, 2]
+    kgqa("sweep", "method=cot", "dataset.split=test,train", "llm=oracle", "run.limit=4", "run.dir=one")
+    Path("one", "traces", "shard-00001.parquet").unlink()
+    only = kgqa("compare", "one").sentence
+    assert only == "one has finished questions of one of 2 configurations: name another run to compare it with"
     unknown = "these runs have no configuration of this name with a finished question"
     assert f"base=1: {unknown}" in kgqa("compare", "part", "base=1").sentence
     with pytest.raises(UserError, match=f"other_configuration=1: {unknown}"):
@@ -506,7 +510,7 @@ def test_runs_without_a_common_question_are_refused(runs: Path, kgqa: Kgqa) -> N
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("GOOD", "has a single configuration to compare: name another run beside it"),
+        ("GOOD", "has a single configuration: name another run to compare it with"),
         ("GOOD nowhere", "nowhere is not a run folder: it does not exist (see kgqa ls)"),
         ("flips=1", "name what to read: kgqa compare RUN [RUN …] [key=value] …"),
         (

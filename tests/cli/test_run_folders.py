@@ -52,5 +52,5 @@ def test_a_run_that_is_named_twice_counts_once(runs: list[str], kgqa: Kgqa) -> N
     assert done.code == 2
     assert done.err.splitlines() == [
         "runs/a is given more than once: it counts once",
-        "kgqa: runs/a has a single configuration to compare: name another run beside it",
+        "kgqa: runs/a has a single configuration: name another run to compare it with",
     ]

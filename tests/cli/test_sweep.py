@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -101,12 +102,13 @@ def test_a_search_with_early_stopping_may_end_with_a_batch_of_one(kgqa: Kgqa) ->
 
 def test_notes_of_several_batches_name_their_batch() -> None:
     folders = [RunFolder(Path("runs") / name) for name in ("first", "batch-001")]
-    failed = ["1 question failed:", "  1 × down"]
-    notes = [["retriever: lexical", *failed, "40.6 % in 0"], ["retriever: lexical", *failed, "no question met a limit"]]
+    failed = ["1 question failed:", "  1 × down", "  and 2 other errors"]
+    retriever = "retriever: BAAI/bge-base-en-v1.5"
+    notes = [[retriever, *failed, "40.6 % in 0"], [retriever, *failed, "no question met a limit"]]
     assert _notes_of_batches(notes, folders) == [
-        "retriever: lexical",
-        *("first: 1 question failed:", "first:   1 × down", "first: 40.6 % in 0"),
-        *("batch-001: 1 question failed:", "batch-001:   1 × down", "batch-001: no question met a limit"),
+        retriever,
+        *(f"first: {note}" for note in (*failed, "40.6 % in 0")),
+        *(f"batch-001: {note}" for note in (*failed, "no question met a limit")),
     ]
 
 
@@ -304,7 +306,10 @@ def test_failed_questions_are_not_retried_in_a_batch_by_whose_scores_a_search_we
     assert kgqa(*search).code == 0
     run = Path("run")
     _fail_first_question(run / "batch-001")
-    assert kgqa(*search, "run.retry_failed=true").code == 0, "no later batch has been chosen by its scores"
+    (run / "batch-001" / "summary.json").unlink()
+    retry = f"kgqa evaluate {run.absolute()}/batch-001/run.yaml run.retry_failed=true"
+    assert f"{retry} runs them again" in " ".join(kgqa(*search).out.split())
+    assert kgqa(*shlex.split(retry)[1:]).code == 0, "no later batch has been chosen by its scores"
     _fail_first_question(run)
     refusal = (
         "run.retry_failed=true is refused for {}: its search has chosen later configurations by the scores as they "
@@ -318,6 +323,15 @@ def test_failed_questions_are_not_retried_in_a_batch_by_whose_scores_a_search_we
     for shown in (kgqa(*search), kgqa("ls", "."), kgqa("report", run)):
         assert "run.retry_failed=true is refused for " in " ".join(shown.out.split())
         assert "runs them again" not in shown.out
+        assert "asks them again" not in shown.out
+
+
+def test_failed_questions_are_retried_in_a_grid_of_several_batches(kgqa: Kgqa) -> None:
+    grid = ("sweep", "method=srp", "method.depth=1,2,3", "hydra.sweeper.max_batch_size=2", *ERRING)
+    assert kgqa(*grid).code == 0
+    _fail_first_question(Path("run"))
+    assert kgqa(*grid, "run.retry_failed=true").code == 0
+    assert summary(Path("run"))["points"][0]["failed"] == 0
 
 
 def _fail_first_question(run: Path) -> None:

@@ -115,6 +115,7 @@ def test_a_question_that_an_inserted_one_has_moved_past_the_limit_is_not_called_
     project.write_questions(dict([first, ("Fenland", "Ford"), *others]))
     said = project.run("run.limit=4", code=2)
     assert f"the dataset has new questions before {others[0][0]}, which " in said
+    assert "put the new ones at the end, where a higher run.limit with run.extend=true answers them. Or: " in said
     project.write_questions(dict([others[-1], *others[:-1], first]))
     assert "no longer among the questions that run.limit or run.sample selects: 1" in project.run("run.limit=4", code=2)
 
@@ -452,6 +453,23 @@ def test_a_changed_source_of_the_users_is_refused(project: Project, file: str, m
         source.write("\n# another way\n")
     assert "the source of capital.Capital has changed" in project.run(*words, code=2)
     project.run(*words, "run.restart=true")
+
+
+def test_the_files_of_a_method_are_found_without_running_what_it_never_imports(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, _ = project.write_method(monkeypatch)
+    (code / "capital.py").write_text("def later():\n    import kernels.fast\n    import unreadable\n")
+    (code / "kernels").mkdir()
+    (code / "kernels" / "__init__.py").write_text("raise RuntimeError('no device')\n")
+    (code / "kernels" / "fast.py").write_text("")
+    (code / "unreadable.py").write_text("print 'of Python 2'\n")
+    assert sources._user_files(["capital"]) == {
+        "capital": code / "capital.py",
+        "kernels.fast": code / "kernels" / "fast.py",
+        "kernels": code / "kernels" / "__init__.py",
+        "unreadable": code / "unreadable.py",
+    }
 
 
 @pytest.mark.parametrize("file", ["own/__init__.py", "shared/__init__.py", "shared/rules.py"])

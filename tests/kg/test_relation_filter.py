@@ -49,6 +49,8 @@ def test_relations_are_kept_or_filtered_by_their_names(relation: str, kept: bool
         ("common.topic.image", False),
         ("http://www.w3.org/2000/01/rdf-schema#label", False),
         ("owl.sameAs", False),
+        ("rdf-schema#label", False),
+        ("22-rdf-syntax-ns#type", False),
         ("directed_by", False),
     ],
 )

@@ -78,7 +78,7 @@ async def topic_entities(configuration: Configuration) -> list[Finding]:
         found = replace(await count_missing_nodes(graph, iter(examples)), complete=False)
         names = await _names(graph, examples)
     golds = warning("gold answers", found.about_golds, _INCOMPLETE) if found.no_gold else []
-    hidden = warning("relations", found.about_hidden, _RENAME) if found.never_offered else []
+    hidden = [line for said in found.about_hidden for line in warning("relations", said, _RENAME)]
     return [*_topics(found), *golds, *hidden, *names]
 
 
