@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.config.identity import canonical, deciding_keys
+from pipeline.config.keys import flatten
 from pipeline.evaluation.configuration_summary import differing_overrides
 from pipeline.evaluation.statistics import Estimate, mean_over_seeds
 from pipeline.grouping import grouped
@@ -62,8 +63,11 @@ def seed_line(
     scores: Sequence[float | None],
 ) -> list[str]:
     """Return a line with the `seed_means` of a score, which it names; nothing without seeds."""
-    means = seed_means(seed_groups(configs), methods, overrides, scores)
-    shared = "; at temperature 0, seeds share their calls" if any(each.is_equal for each in means) else ""
+    groups = seed_groups(configs)
+    means = seed_means(groups, methods, overrides, scores)
+    may_share = any(_may_have_temperature_0(configs[position]) for group in groups for position in group)
+    is_said = may_share and any(each.is_equal for each in means)
+    shared = "; at temperature 0, seeds share their calls" if is_said else ""
     return [f"{score} over seeds, mean ± 1.96·s/√n: {named(means)}{shared}"] if means else []
 
 
@@ -91,6 +95,12 @@ def named(means: Sequence[SeedMean]) -> str:
     """Name the highest means on one line."""
     more = f"; and {len(means) - _SHOWN:,} more" if len(means) > _SHOWN else ""
     return f"{'; '.join(map(str, means[:_SHOWN]))}{more}"
+
+
+def _may_have_temperature_0(config: Mapping[str, Any]) -> bool:
+    """Whether a key of the method sets a temperature of 0, or none sets any, as in a method of the user."""
+    temperatures = [value for key, value in flatten(config.get("method", {})) if "temperature" in key]
+    return not (temperatures and all(temperatures))
 
 
 def _without_seed(config: Mapping[str, Any]) -> str:

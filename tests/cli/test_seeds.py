@@ -22,3 +22,10 @@ def test_each_command_with_scores_has_a_line_with_the_means_over_seeds(kgqa: Kgq
 def test_equal_seeds_are_said_to_share_their_calls(kgqa: Kgqa) -> None:
     swept = kgqa("sweep", *WORLD, "method=cot", "run.seed=0,1", "llm=similarity", "run.dir=run")
     assert "with each of 2 seeds; at temperature 0, seeds share their calls" in " ".join(swept.out.split())
+
+
+def test_equal_scores_at_another_temperature_are_not_said_to_be_of_shared_calls(kgqa: Kgqa) -> None:
+    words = ("method=cot", "method.temperature=0.7", "run.seed=0,1", "llm=similarity", "run.dir=run")
+    swept = " ".join(kgqa("sweep", *WORLD, *words).out.split())
+    assert "with each of 2 seeds" in swept
+    assert "seeds share their calls" not in swept
