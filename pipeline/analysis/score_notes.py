@@ -87,13 +87,21 @@ def _unfinished_notes(folder: RunFolder) -> list[str]:
 
 
 def _token_notes(folder: RunFolder) -> list[str]:
-    """Say that the servers of a finished run counted no tokens."""
+    """Say that the servers of a finished run counted no tokens, or not those of all calls."""
     points = (folder.read_summary() or {}).get("points", ())
     # A call that failed counts no tokens either.
     answered = [point for point in points if point.get("llm_calls") and point["failed"] < point["questions"]]
     if all(point["prompt_tokens"] + point["completion_tokens"] for point in answered):
-        return []
+        return uncounted_tokens(points)
     return ["the model servers reported no token counts (`usage`): the tokens are not known, and shown as 0"]
+
+
+def uncounted_tokens(points: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Say how many calls of some configurations of a summary came without token counts; nothing if none did."""
+    uncounted = sum(point.get("calls_without_tokens") or 0 for point in points)
+    calls = sum(point["llm_calls"] for point in points)
+    said = f"{uncounted:,} of {counted(calls, 'reply')} of the model servers had no token counts (`usage`)"
+    return [f"{said}: the tokens, and the costs computed from them, are too low"] if uncounted else []
 
 
 def _older_replies_notes(folder: RunFolder) -> list[str]:

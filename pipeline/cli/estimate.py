@@ -17,6 +17,7 @@ from rich.text import Text
 
 from pipeline import config
 from pipeline.analysis.estimate import MEASURES, Projection, add_projections, measure, project
+from pipeline.analysis.score_notes import uncounted_tokens
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.cli.run_output import exit_code, failure_notes
@@ -176,7 +177,9 @@ def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
     ]
     server = "on this CPU" if on_cpu else "per GPU"
     load = f"{'' if on_cpu else f'estimate.gpus={gpus}, '}{questions_in_flight}"
-    return lines, list(_basis(plan, rate, simulated, spent, server=server, load=load))
+    basis = list(_basis(plan, rate, simulated, spent, server=server, load=load))
+    points = [point for folder, _ in sampling.batches for point in (folder.read_summary() or {}).get("points", ())]
+    return lines, [*basis, *([] if _is_without_counts(spent) else uncounted_tokens(points))]
 
 
 def _basis(

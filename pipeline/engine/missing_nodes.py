@@ -52,7 +52,7 @@ class MissingNodes:
     relation: str = ""
     """Such a relation."""
     hidden_by_start: Sequence[str] = ()
-    """The relations of the graph that look like the user's own and are not offered, for the start of their names."""
+    """The relations of a user's graph that are not offered, for the start of their names."""
     hidden_by_part: Sequence[str] = ()
     """Such relations that are not offered for another part of their names."""
     hidden: str = ""
@@ -101,8 +101,8 @@ class MissingNodes:
     def about_hidden(self) -> list[str]:
         """How many relations of the graph no method gets, and why: a sentence for each reason."""
         reasons = (
-            (self.hidden_by_start, "the name starts like Freebase's bookkeeping: kg.vocabulary.hidden=[] offers it"),
-            (self.hidden_by_part, "the name contains ://, # or sameAs: give it another name"),
+            (self.hidden_by_start, "of a name like Freebase's bookkeeping (kg.vocabulary.hidden=[] offers them)"),
+            (self.hidden_by_part, "the name contains ://, # or sameAs (give them other names)"),
         )
         return [
             f"{counted(len(hidden), 'relation')} of the graph {agreeing('are', len(hidden))} never offered to a method "

@@ -189,6 +189,7 @@ class QuestionModel:
         counters.llm_calls_shared += step.shared
         counters.prompt_tokens += completion.prompt_tokens
         counters.completion_tokens += completion.completion_tokens
+        counters.calls_without_tokens += not (completion.prompt_tokens or completion.completion_tokens)
 
 
 def _complaint(prompt: Prompt[Any], text: str) -> str | None:

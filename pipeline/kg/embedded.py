@@ -117,13 +117,16 @@ class EmbeddedGraph:
         return any(True for _ in self._match(None, name, None))
 
     def hidden_relations(self) -> tuple[list[str], list[str]]:
-        """Return the relations that look like the user's own and are not offered, sorted.
+        """Return the relations of a user's graph that are not offered, sorted.
 
-        First those that are hidden by the start of their names, then those hidden by another part.
+        First those that are hidden by the start of their names, then those hidden by another part. None are returned of
+        a graph that names its nodes as Freebase does: there, they are bookkeeping.
         """
-        own = sorted(filter(self._filter.drops_own, self._counts))
-        by_start = list(filter(self._filter.drops_by_start, own))
-        return by_start, [each for each in own if each not in by_start]
+        if not self.vocabulary.percent_encoded or not self._filter.meta.isdisjoint(self._counts):
+            return [], []
+        hidden = sorted(each for each in self._counts if not self._filter.keeps(each))
+        by_start = list(filter(self._filter.drops_by_start, hidden))
+        return by_start, [each for each in hidden if each not in by_start]
 
     def any_relation(self, id: EntityId) -> str | None:
         """Return the name of a relation of a node, even one that the graph does not offer; None without a fact."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,10 +12,6 @@ NOTABLE_TYPES = "common.topic.notable_types"
 _USER, _COMMON = "user.", "common."
 _FOREIGN = ("#", "sameAs", "://")
 """Parts of names from outside Freebase: terms of RDF, RDFS and OWL, and links to other graphs."""
-
-
-_OF_FREEBASE = re.compile(r"[a-z0-9_]+(\.[a-z0-9_]+){2,}")
-_OF_RDF = re.compile(r"://www\.w3\.org/|^(rdf-schema|22-rdf-syntax-ns|owl|rdf|rdfs|skos)#|sameAs$")
 
 
 @dataclass(frozen=True)
@@ -30,18 +25,9 @@ class RelationFilter:
     """Keep `common.topic.notable_types`."""
 
     @cached_property
-    def _meta(self) -> frozenset[str]:
+    def meta(self) -> frozenset[str]:
         """The relations by which the vocabulary names and types nodes."""
         return frozenset(map(self.vocabulary.terms.predicate_name, self.vocabulary.meta_predicates))
-
-    def drops_own(self, relation: str) -> bool:
-        """Whether a relation is dropped that has not the form of Freebase's or RDF's: a graph of others may need it.
-
-        Those of Freebase name a domain, a type and a property, as in `common.topic.image`.
-        """
-        if not self.vocabulary.percent_encoded or relation in self._meta or self.keeps(relation):
-            return False
-        return not (_OF_FREEBASE.fullmatch(relation) or _OF_RDF.search(relation))
 
     def drops_by_start(self, relation: str) -> bool:
         """Whether a relation is dropped for how its name starts; `kg.vocabulary.hidden` decides that."""
@@ -58,7 +44,7 @@ class RelationFilter:
 
     def keeps(self, relation: str) -> bool:
         """Return whether a relation may be shown."""
-        if relation in self._meta:
+        if relation in self.meta:
             return False
         if relation.startswith(self._hidden):
             return self.keep_notable_types and relation == NOTABLE_TYPES

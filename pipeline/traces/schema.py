@@ -91,6 +91,8 @@ class Counters:
     parse_failures: int = 0
     replies_cut: int = 0
     """Replies that ended because they had as many tokens as allowed. Choices, which are one token, do not count."""
+    calls_without_tokens: int = 0
+    """Calls whose reply came without a count of tokens (`usage`)."""
     at_limit: int = 0
     """1 if the question met a limit of `budget`, or a limit of its method that cuts the search, else 0."""
     without_plan: int = 0
@@ -204,6 +206,7 @@ SCHEMA = pa.schema(
 ADDED = frozenset(
     {
         *("critical_s", "at_limit", "without_plan", "replies_cut", "first_attempt", "query_type"),
+        "calls_without_tokens",
         *("corrected_tog_em", "damaged_tog_em", "supported_readi_hit", "recovered_halted", "recovered_incorrect"),
         *("relation_recall", "followed_relations", "gold_relations", "compat_rog_precision", "compat_rog_recall"),
         *("topic_entities", "gold_paths", "trail"),

@@ -49,9 +49,18 @@ class FixedReply:
     """A model server in a thread of this process that gives every prompt the same reply."""
 
     def __init__(
-        self, *, holds_after: int | None = None, refuses_every: int | None = None, counts_tokens: bool = True
+        self,
+        *,
+        holds_after: int | None = None,
+        refuses_every: int | None = None,
+        counts_tokens: bool = True,
+        counts_none_every: int | None = None,
     ) -> None:
-        """Hold replies after `holds_after` requests until `release`; answer one in `refuses_every` with an error."""
+        """Hold replies after `holds_after` requests until `release`; answer one in `refuses_every` with an error.
+
+        One in `counts_none_every` comes without a count of tokens.
+        """
+        self._counts_none_every = counts_none_every
         self._usage = {"usage": {"prompt_tokens": 9, "completion_tokens": 3}} if counts_tokens else {}
         self.requests = 0
         self.keys: set[str] = set()
@@ -79,7 +88,8 @@ class FixedReply:
         if self._refuses_every and number % self._refuses_every == 0:
             return 400, {"error": {"message": f"no such thing for {key}"}}
         choice = {"index": 0, "message": {"role": "assistant", "content": self.text(asked)}, "finish_reason": "stop"}
-        return 200, {"choices": [choice], **self._usage}
+        is_counted = not self._counts_none_every or number % self._counts_none_every
+        return 200, {"choices": [choice], **(self._usage if is_counted else {})}
 
     def text(self, asked: bytes) -> str:
         """Return the reply of the model to a request."""

@@ -268,6 +268,12 @@ def test_a_server_that_counts_no_tokens_is_named(kgqa: Kgqa, model_server: Calla
     assert {known[figure] for figure in ("prompt tokens", "completion tokens", "GPU hours", "hours")} == {None}
     run = kgqa("evaluate", *command, "run.dir=whole").out
     assert "the model servers reported no token counts (`usage`): the tokens are not known, and shown as 0" in run
+    _, partly = model_server(counts_none_every=4)
+    for command_of in (("evaluate", "run.dir=partly"), ("estimate", "estimate.questions=20")):
+        name, *more = command_of
+        said = " ".join(kgqa(name, *command[:2], *partly, "run.limit=20", *more).out.split())
+        assert " of 20 replies of the model servers had no token counts (`usage`): the tokens, and the costs" in said
+    assert json.loads((here / "partly" / "summary.json").read_text())["points"][0]["calls_without_tokens"] == 5
     _, refusing = model_server(refuses_every=1)
     failed = kgqa("evaluate", *command[:2], *refusing, "run.limit=4", "run.dir=failed")
     assert "no such thing for" in failed.out

@@ -23,7 +23,7 @@ from pipeline.simulation.world import SyntheticWorld
 from pipeline.types import EntityId, Question, Relation
 from tests.support import refuse
 
-FACTS = "Ann\tknows\tBo\nAnn\tborn\t1990\nBo\tcommon.topic.notable_types\tperson\n"
+FACTS = "Ann\ttype.object.name\tAnn\nAnn\tknows\tBo\nAnn\tborn\t1990\nBo\tcommon.topic.notable_types\tperson\n"
 
 
 def rows(*answers: object, topic: str = "Ann") -> str:
@@ -64,7 +64,7 @@ async def test_missing_nodes_are_counted(dataset: Custom) -> None:
 
 @pytest.mark.parametrize("dataset", ["Ann\tuser.knows\tBo\nBo\tlikes\tCy\n"], indirect=True)
 async def test_a_relation_that_is_never_offered_is_named_as_a_reason(dataset: Custom) -> None:
-    hidden = "1 relation of the graph is never offered to a method (e.g. 'user.knows'), because the name starts like "
+    hidden = "1 relation of the graph is never offered to a method (e.g. 'user.knows'), because of a name like "
     reason = ", or only with relations that are never offered, such as 'user.knows' (kg.vocabulary.hidden)"
     first, about_topic = await warnings(dataset, rows("Bo"))
     assert first.startswith(hidden)

@@ -38,26 +38,6 @@ def test_relations_are_kept_or_filtered_by_their_names(relation: str, kept: bool
     assert RelationFilter(FREEBASE).keeps(relation) is kept
 
 
-@pytest.mark.parametrize(
-    ("relation", "own"),
-    [
-        ("user.follows", True),
-        ("type.Name", True),
-        ("has#tag", True),
-        ("http://example.org/likes", True),
-        ("user.tsegaran.random.taxonomy_subject.entry", False),
-        ("common.topic.image", False),
-        ("http://www.w3.org/2000/01/rdf-schema#label", False),
-        ("owl.sameAs", False),
-        ("rdf-schema#label", False),
-        ("22-rdf-syntax-ns#type", False),
-        ("directed_by", False),
-    ],
-)
-def test_a_dropped_relation_without_the_form_of_freebase_is_the_users(relation: str, own: bool) -> None:
-    assert RelationFilter(FREEBASE).drops_own(relation) is own
-
-
 def test_user_relations_can_be_kept() -> None:
     assert RelationFilter(FREEBASE, keep_user=True).keeps("user.alexander.philosophy")
     assert not RelationFilter(FREEBASE, keep_user=True).keeps("common.topic.image")

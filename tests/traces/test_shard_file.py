@@ -91,7 +91,7 @@ def test_collecting_a_dataframe_of_a_run_names_the_damaged_file(tmp_path: Path) 
     assert run.questions.select("question_id").collect()["question_id"].to_list() == ["q0"]
     shard = tmp_path / "run/traces/shard-00000.parquet"
     contents = bytearray(shard.read_bytes())
-    contents[len(contents) // 5] ^= 1
+    contents[len(contents) // 4] ^= 1
     shard.write_bytes(contents)
     with pytest.raises(UserError, match=r"shard-00000.parquet cannot be read as a shard"):
         open_run(run).questions.collect()
