@@ -27,6 +27,7 @@ from pipeline.evaluation.configuration_summary import is_oracle, standing, witho
 from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm
 from pipeline.llm.interface import simulated
 from pipeline.suggestions import did_you_mean
+from pipeline.text import counted
 
 Correction = Literal["holm", "bh"]
 _CORRECT = {"holm": holm, "bh": benjamini_hochberg}
@@ -181,7 +182,9 @@ def select(configurations: Sequence[RunConfiguration], base: str | None, score: 
         folder = configurations[0].folder
         count = len(folder.require_run()["points"])
         has_one = (
-            "has a single configuration" if count == 1 else f"has finished questions of one of {count} configurations"
+            "has a single configuration"
+            if count == 1
+            else f"has finished questions of one of {counted(count, 'configuration')}"
         )
         raise UserError(f"{folder.path} {has_one}: name another run to compare it with")
     found = configurations[0] if base in (None, BEST) else find(configurations, "base", str(base))

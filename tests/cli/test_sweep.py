@@ -308,7 +308,7 @@ def test_failed_questions_are_not_retried_in_a_batch_by_whose_scores_a_search_we
     _fail_first_question(run / "batch-001")
     (run / "batch-001" / "summary.json").unlink()
     retry = f"kgqa evaluate {run.absolute()}/batch-001/run.yaml run.retry_failed=true"
-    assert f"{retry} runs them again" in " ".join(kgqa(*search).out.split())
+    assert f"; run them again by {retry}:" in " ".join(kgqa(*search).out.split())
     assert kgqa(*shlex.split(retry)[1:]).code == 0, "no later batch has been chosen by its scores"
     _fail_first_question(run)
     refusal = (
