@@ -251,7 +251,7 @@ def _made_lines(misses: Counter[str], made: int) -> Iterator[str]:
     shown = "; ".join(f"{count:,} in {reason}" for reason, count in reasons[:_REASONS])
     others = reasons[_REASONS:]
     more = f"; {sum(count for _, count in others):,} for {counted(len(others), 'other reason')}" if others else ""
-    why = [f"{new:,} for questions that no finished shard has there"] if new else []
+    why = [f"{new:,} for questions that no finished shard there has answered"] if new else []
     if reasons:
         why.append(f"{'the others' if new else 'they'} differ from the most similar ones there: {shown}{more}")
     if not why:
