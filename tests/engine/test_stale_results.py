@@ -238,7 +238,7 @@ def test_changed_labels_are_read_again_without_a_call(project: Project, new_gold
     said = project.run("method=tog", "llm=oracle")
     assert "the labels of 5 questions have changed: they were read again" in said
     assert "nothing to run" in said
-    assert ("the gold answers of 1 question have changed" in said) is new_gold
+    assert ("the gold answers or gold paths of 1 question have changed" in said) is new_gold
     assert ("answered from older ones" in said) is new_gold
     rows = project.rows()
     assert rows["type"].to_list() == ["other", *["hard"] * 4]
