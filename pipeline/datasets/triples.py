@@ -87,7 +87,7 @@ def delimited_triples(file: AnyPath, separator: str, *, header: str | None = Non
 
 def header_doubt(file: AnyPath, first: Sequence[object]) -> str | None:
     """Return a sentence about a first fact that looks like a header with other names; None for any other fact."""
-    names = [str(part).lower() for part in first]
+    names = [str(part).strip().lower() for part in first]
     if not set(names) <= _USUAL_NAMES and len({*_COLUMNS} & {*names}) < 2:
         return None
     return f"{file}: the first line ({', '.join(map(str, first))}) is read as a fact, but looks like a header"

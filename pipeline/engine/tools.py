@@ -22,7 +22,7 @@ from pipeline.llm.interface import Model
 from pipeline.llm.prompt import Call, Completion, Message, Prompt, Sampling, Template
 from pipeline.llm.roles import FULL, PromptStyle
 from pipeline.traces.schema import OVER_LIMIT, Step
-from pipeline.types import EntityId, Relation
+from pipeline.types import EntityId, LiteralNode, Relation
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -285,6 +285,10 @@ class QuestionGraph:
     ) -> Batch[K, V]:
         if isinstance(arguments, str):  # it would be looked up letter by letter
             raise TypeError(f"a lookup takes a list of ids, not one text: [{arguments!r}]")
+        if not isinstance(arguments, Sequence):
+            raise TypeError(f"a lookup takes a list, not a {type(arguments).__name__}")
+        if literal := next((each for each in arguments if isinstance(each, LiteralNode)), None):
+            raise TypeError(f"a lookup takes ids, and {literal.value!r} is a literal: leave out nodes that are no str")
         if not arguments:
             return Batch()
         self._record.spend_lookup()

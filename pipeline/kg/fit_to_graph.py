@@ -106,7 +106,7 @@ class _Fit:
 def _id_of(answer: GoldAnswer, terms: Terms) -> EntityId | None:
     """Return the id of an answer, which may stand in place of its name."""
     if answer.id is not None:
-        return answer.id if _is_id(answer.id, terms) else None
+        return answer.id
     return answer.name if _is_id(answer.name, terms) else None
 
 

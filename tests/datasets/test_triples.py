@@ -174,7 +174,13 @@ def test_a_header_in_other_letters_is_no_fact(tmp_path: Path, name: str, separat
 @pytest.mark.parametrize(("name", "separator"), [("facts.tsv", "\t"), ("facts.csv", ",")])
 @pytest.mark.parametrize(
     "first",
-    [("subject", "predicate", "object"), ("h", "r", "t"), ("Source", "Edge", "Target"), ("head", "relation", "tal")],
+    [
+        ("subject", "predicate", "object"),
+        ("h", "r", "t"),
+        ("Source", "Edge", "Target"),
+        ("head", "relation", "tal"),
+        ("Head ", "relation", " tail"),
+    ],
 )
 def test_a_first_line_that_looks_like_a_header_is_a_fact_and_quoted_in_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, separator: str, first: tuple[str, str, str]

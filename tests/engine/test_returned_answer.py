@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.engine.returned_answer import check_answer
-from pipeline.types import Answer, Prediction, Triple
+from pipeline.types import Answer, Prediction, Relation, Triple
 
 GOOD = Answer(
     predictions=(Prediction("Ann"),), raw="Ann", evidence=((Triple("a", "b", "c"),),), initial=(Prediction("Bob"),)
@@ -18,7 +18,14 @@ GOOD = Answer(
 
 @pytest.mark.parametrize("answer", [GOOD, Answer(), replace(GOOD, initial=None)])
 def test_an_answer_is_returned(answer: Answer) -> None:
-    assert check_answer(answer) is answer
+    assert check_answer(answer) == answer
+
+
+def test_what_can_be_read_only_once_is_kept() -> None:
+    once: Any = replace(
+        GOOD, predictions=map(Prediction, ["Ann"]), evidence=(iter(chain) for chain in GOOD.evidence), initial=[]
+    )
+    assert check_answer(once) == replace(GOOD, initial=())
 
 
 @pytest.mark.parametrize("value", [None, [], "Ann", [Prediction("Ann")]])
@@ -39,6 +46,12 @@ def test_something_else_is_named(value: object) -> None:
         ("raw", 5),
         ("evidence", (Triple("a", "b", "c"),)),
         ("evidence", [["a"]]),
+        ("evidence", ((Triple("a", Relation("b", "out"), "c"),),)),  # type: ignore[arg-type]
+        ("evidence", ((Triple("a", "b", None),),)),  # type: ignore[arg-type]
+        ("predictions", (Prediction("Ann", 5),)),  # type: ignore[arg-type]
+        ("predictions", (Prediction("Ann \ud800"),)),
+        ("raw", "\udfff"),
+        ("names", {"m.1": 5}),
         ("names", ["Ann"]),
         ("status", "fine"),
         ("initial", ["Ann"]),

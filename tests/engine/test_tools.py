@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
+from typing import Any
 
 import orjson
 import pytest
@@ -19,7 +20,7 @@ from pipeline.errors import OverLimitError, ParseError, ServiceError
 from pipeline.kg.interface import Neighbours, batch
 from pipeline.llm.interface import OneModel
 from pipeline.llm.prompt import Call, Candidate, Completion, Message, Prompt, Sampling, Template
-from pipeline.types import Relation
+from pipeline.types import LiteralNode, Relation
 
 TEMPLATE = Template(system="Answer with yes or no.", user="Question: {{question}}")
 GREEDY = Sampling()
@@ -281,6 +282,20 @@ async def test_one_id_is_not_looked_up_letter_by_letter() -> None:
     graph = QuestionGraph(TinyGraph(), QuestionRecord(default(Budget), inf))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"a lookup takes a list of ids, not one text: \['m\.1'\]"):
         await graph.relations("m.1")
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        (["m.1", LiteralNode("1987-02-05")], "a lookup takes ids, and '1987-02-05' is a literal: leave out nodes"),
+        ({"m.1"}, "a lookup takes a list, not a set"),
+        (iter(["m.1"]), "a lookup takes a list, not a list_iterator"),
+    ],
+)
+async def test_what_cannot_be_looked_up_is_named(ids: Any, said: str) -> None:
+    graph = QuestionGraph(TinyGraph(), QuestionRecord(default(Budget), inf))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=f"^{said}"):
+        await graph.relations(ids)
 
 
 @pytest.mark.parametrize("limit", [0, -1])

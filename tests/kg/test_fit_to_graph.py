@@ -35,6 +35,12 @@ async def test_topic_entities_given_as_ids_get_their_names(id: str) -> None:
     assert found.question.topic_entities == (Entity("Q1", "Ada"), Entity("Q404", "Q404"), Entity("Q2", "mine"))
 
 
+async def test_a_gold_answer_given_by_its_id_gets_its_name_in_a_table_of_triples() -> None:
+    facts = [Triple("P1", "child", "C1"), Triple("C1", "type.object.name", LiteralNode("John Dane"))]
+    found = await fitted(example([], [GoldAnswer("C1", id="C1"), GoldAnswer("C1")]), facts, "freebase")
+    assert found.gold.answers == (GoldAnswer("John Dane", id="C1"), GoldAnswer("C1"))
+
+
 async def test_former_ids_become_those_of_today() -> None:
     found = await fitted(
         example([Entity("Q99", "Q99")], [GoldAnswer("Q98"), GoldAnswer("x", id="Q99", aliases=("y",))])
