@@ -226,7 +226,7 @@ def test_a_run_says_how_many_calls_it_reused_and_why_it_made_others(evaluate: Kg
     assert taken in longer
     made = (
         r"run.reuse: (\d+) calls had to be made, because no earlier run has them: \1 for questions that no finished "
-        "shard has there"
+        "shard there has answered"
     )
     assert re.search(made, longer)
 
