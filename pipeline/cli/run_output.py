@@ -206,10 +206,10 @@ def failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], 
     failed, asked = sum(each.failed for each in summaries), sum(each.answered for each in summaries)
     own_count = f", of {asked:,} in {counted(len(summaries), 'configuration')} (each counts its own)" if several else ""
     is_vain = not can_retry(configs, run, counts, search) or all(map(is_final, errors))
-    # The command of a search runs other batches, too.
-    of_batch = f"; run them again by {kgqa('evaluate', folder.path / 'run.yaml', 'run.retry_failed=true')}"
-    again = of_batch if folder.search else "; run.retry_failed=true runs them again"
-    again = "" if is_vain else again
+    retry = "run.retry_failed=true runs them again"
+    if folder.search:  # its command runs other batches, too
+        retry = f"run them again by {kgqa('evaluate', folder.path / 'run.yaml', 'run.retry_failed=true')}"
+    again = "" if is_vain else f"; {retry}"
     said = f"{counted(failed, 'question')} failed{own_count}{again}:"
     return [said, *shown, *more, *([TOO_LONG] if any(map(is_too_long, errors)) else []), *edited, *much]
 

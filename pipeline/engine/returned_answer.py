@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from numbers import Real
 from typing import Any, get_args
 
+from pipeline.text import valid_unicode
 from pipeline.types import Answer, LiteralNode, Prediction, Status, Triple
 
 _SHORT = 80
 """Characters of a wrong value that are quoted."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def check_answer(answer: object) -> Answer:
@@ -45,7 +44,7 @@ def _as_tuple(value: Any) -> Any:
 
 def _is_text(value: object) -> bool:
     """Whether a value is a text that can be stored: half of a surrogate pair cannot."""
-    return isinstance(value, str) and not _SURROGATE.search(value)
+    return isinstance(value, str) and valid_unicode(value) == value
 
 
 def _is_node(value: object) -> bool:

@@ -198,8 +198,14 @@ def _is_of_user(file: Path, imported: str, module: str) -> bool:
 
 def _is_installed(file: Path) -> bool:
     """Whether a file belongs to Python or to an installed package."""
-    python = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
-    return bool(python & set(file.parents)) or not {"site-packages", "dist-packages"}.isdisjoint(file.parts)
+    return not _standard_library().isdisjoint(file.parents) or not {"site-packages", "dist-packages"}.isdisjoint(
+        file.parts
+    )
+
+
+@cache
+def _standard_library() -> frozenset[Path]:
+    return frozenset(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))
 
 
 def _is_of_one_part(_file: Path, imported: str, module: str) -> bool:

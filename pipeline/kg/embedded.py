@@ -23,6 +23,7 @@ from pydantic.dataclasses import dataclass
 from pipeline.datasets.interface import Dataset
 from pipeline.datasets.inverses import Inverses, inverse_pairs
 from pipeline.errors import UserError
+from pipeline.grouping import grouped
 from pipeline.kg.empty_graph import empty_graph
 from pipeline.kg.fingerprint import fingerprint, of_every_fact, rarest, vocabulary_marks
 from pipeline.kg.interface import Batch, Hop, Neighbours, answer_each
@@ -125,8 +126,8 @@ class EmbeddedGraph:
         if not self.vocabulary.percent_encoded or not self._filter.meta.isdisjoint(self._counts):
             return [], []
         hidden = sorted(each for each in self._counts if not self._filter.keeps(each))
-        by_start = list(filter(self._filter.drops_by_start, hidden))
-        return by_start, [each for each in hidden if each not in by_start]
+        by_start = grouped(hidden, self._filter.is_hidden)
+        return by_start.get(True, []), by_start.get(False, [])
 
     def any_relation(self, id: EntityId) -> str | None:
         """Return the name of a relation of a node, even one that the graph does not offer; None without a fact."""

@@ -29,8 +29,8 @@ class RelationFilter:
         """The relations by which the vocabulary names and types nodes."""
         return frozenset(map(self.vocabulary.terms.predicate_name, self.vocabulary.meta_predicates))
 
-    def drops_by_start(self, relation: str) -> bool:
-        """Whether a relation is dropped for how its name starts; `kg.vocabulary.hidden` decides that."""
+    def is_hidden(self, relation: str) -> bool:
+        """Whether the name of a relation starts with one of `kg.vocabulary.hidden`."""
         return relation.startswith(self._hidden)
 
     @property
@@ -46,7 +46,7 @@ class RelationFilter:
         """Return whether a relation may be shown."""
         if relation in self.meta:
             return False
-        if relation.startswith(self._hidden):
+        if self.is_hidden(relation):
             return self.keep_notable_types and relation == NOTABLE_TYPES
         # In a graph of others, the prefix of its relations decides what is foreign.
         return not self.vocabulary.percent_encoded or not any(part in relation for part in _FOREIGN)
