@@ -37,6 +37,8 @@ class MissingNodes:
     """Questions of which a topic entity is not in the graph."""
     topic: str = ""
     """Such an entity."""
+    topic_node: EntityId | None = None
+    """The node of which `topic` is the name."""
     golds: int = 0
     """Questions with gold answers."""
     no_gold: int = 0
@@ -67,7 +69,9 @@ class MissingNodes:
     def about_topics(self) -> str:
         """How many questions have a topic entity that is not in the graph."""
         found = f"{self.no_topic:,} of {self.among}: topic entity not in the graph (e.g. '{self.topic}')"
-        return f"{found}{self._or_hidden}"
+        if self.topic_node is None:
+            return f"{found}{self._or_hidden}"
+        return f"{found}: '{self.topic}' is the name of '{self.topic_node}', and topic entities are given by their ids"
 
     @property
     def about_golds(self) -> str:
@@ -182,6 +186,8 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Miss
         for name in (gold.name, *gold.aliases)
     }
     named = {name for name, ids in (await graph.find_by_name([*names], 1)).items() if ids}
+    if found.topic_node is None and (by_name := await _given_by_name(graph, topics - nodes)):
+        found.topic, found.topic_node = by_name
     for example in examples:
         absent = [entity.id for entity in example.question.topic_entities if entity.id not in nodes]
         found.questions += 1
@@ -203,6 +209,12 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Miss
         if not _is_named(example.gold, named) and not example.gold.paths:
             found.no_way += 1
             found.value = found.value or example.gold.answers[0].name
+
+
+async def _given_by_name(graph: KnowledgeGraph, absent: Collection[EntityId]) -> tuple[str, EntityId] | None:
+    """Return the first of the absent ids that is the name of another node, and this node."""
+    found = await graph.find_by_name(sorted(absent), 1)
+    return next(((name, id) for name, ids in sorted(found.items()) for id in ids if id != name), None)
 
 
 def _hidden_relation(ids: Sequence[EntityId], graph: KnowledgeGraph) -> str:

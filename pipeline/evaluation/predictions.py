@@ -18,8 +18,9 @@ from pipeline.datasets.interface import Reject
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.rescore import rescore
+from pipeline.rdf_terms import Terms
 from pipeline.text import counted
-from pipeline.types import Answer, Example, Prediction, Rejected
+from pipeline.types import Answer, Example, Gold, Prediction, Rejected
 
 LineReader: TypeAlias = Callable[[str | bytes], tuple[str, Answer] | None]
 """Reads a line of another format, which names the question by its text; None for a line that has not this format."""
@@ -84,15 +85,19 @@ class Scored:
     """Predicted ids that are not in the dataset; they are ignored."""
     repeated: Sequence[str]
     """Ids of lines whose question an earlier line answers; they are ignored."""
+    unnamed: Sequence[str]
+    """Ids of questions with a prediction without an id, whose gold answers are Freebase ids without names."""
     if_missing: MissingPredictions = "wrong"
     """What became of the questions without a prediction."""
 
     def remarks(self) -> list[str]:
         """Return one sentence for each kind of mismatch between file and dataset, to print below the table."""
+        unnamed = "whose gold answers are ids without names, and whose prediction has no id, so that it cannot match"
         problems = [
             ("question", f"without a readable prediction, {_MISSING[self.if_missing]}", self.missing),
             ("prediction", "ignored, for no question of the dataset", self.unknown),
             ("prediction", "ignored, with the id of an earlier line", self.repeated),
+            ("question", unnamed, self.unnamed),
         ]
         return [f"{counted(len(ids), noun)} {problem}: {_shortened(ids)}" for noun, problem, ids in problems if ids]
 
@@ -158,6 +163,7 @@ def score_predictions(
         missing=[id for id, example in by_id.items() if id not in predictions.by_id and example.gold.answers],
         unknown=unknown,
         repeated=predictions.repeated,
+        unnamed=[id for id, answer in predictions.by_id.items() if id in by_id and _is_unnamed(by_id[id].gold, answer)],
         if_missing=missing,
     )
 
@@ -210,6 +216,14 @@ def _row(example: Example, answer: Answer, method: str) -> dict[str, Any]:
         "followed_relations": None,
         "gold_relations": None,
     }
+
+
+def _is_unnamed(gold: Gold, answer: Answer) -> bool:
+    """Whether an answer gives names, and the gold answers are ids of nodes whose names the dataset does not know."""
+    given = answer.predictions
+    if not gold.answers or not given or any(each.id or Terms().own_name(each.text) is None for each in given):
+        return False
+    return all(Terms().own_name(each.name) is None and not each.aliases for each in gold.answers)
 
 
 def _key(text: str) -> str:

@@ -75,6 +75,17 @@ async def test_a_relation_that_is_never_offered_is_named_as_a_reason(dataset: Cu
     assert about_gold.startswith(f"1 of 1 question: no gold answer in the graph (e.g. 'Anna'){reason}; with answers")
 
 
+@pytest.mark.parametrize("dataset", ["m.1\ttype.object.name\tAnn\nm.1\tknows\tBo\n"], indirect=True)
+async def test_a_topic_entity_given_by_its_name_is_told_with_its_id(dataset: Custom) -> None:
+    absent = rows("Bo", topic="Zoe").replace("q0", "q9")
+    assert await warnings(dataset, absent + rows("Bo")) == [
+        "2 of 2 questions: topic entity not in the graph (e.g. 'Ann'): 'Ann' is the name of 'm.1', and topic entities "
+        "are given by their ids",
+    ]
+    assert await warnings(dataset, absent) == ["1 of 1 question: topic entity not in the graph (e.g. 'Zoe')"]
+    assert await warnings(dataset, rows("Bo", topic="m.1")) == []
+
+
 async def test_questions_without_gold_answers_have_no_share_in_the_limit_of_the_score(dataset: Custom) -> None:
     without = json.dumps({"id": "q9", "question": "Whom?", "topic_entities": ["Ann"], "answers": []}) + "\n"
     (said,) = await warnings(dataset, rows("Bo", "Cy", "Bo", "Bo") + without)

@@ -85,6 +85,32 @@ def test_a_missing_prediction_is_wrong(tmp_path: Path) -> None:
     assert scored.remarks() == ["2 questions without a readable prediction, counted as wrong: q2, q3"]
 
 
+def test_gold_answers_without_names_need_predictions_with_ids(tmp_path: Path) -> None:
+    golds = {
+        "only_id": (GoldAnswer("m.1", "m.1"),),
+        "named": (GoldAnswer("Lyon", "m.1"),),
+        "by_alias": (GoldAnswer("m.1", "m.1", ("Lyon",)),),
+        "in_part": (GoldAnswer("m.1", "m.1"), GoldAnswer("Lyon", "m.2")),
+        "none": (),
+    }
+    examples = [Example(Question(id, "own", "test", "?"), Gold(answers=answers)) for id, answers in golds.items()]
+    for answer, told, hits in (
+        ("Lyon", ["only_id"], [0, 1, 1, 1, None]),
+        ("m.1", [], [1, 0, 1, 1, None]),
+        ({"text": "Lyon", "id": "m.1"}, [], [1, 1, 1, 1, None]),
+    ):
+        file = write(tmp_path, *({"id": id, "answers": [answer]} for id in golds))
+        scored = score_predictions(read_predictions(file, rejecting()), examples, method="x", scoring=QUICK)
+        assert scored.unnamed == told
+        assert scored.frame["hits_at_1"].to_list() == hits
+    empty = write(tmp_path, {"id": "only_id", "answers": []}, {"id": "named", "answers": ["Lyon"]})
+    assert score_predictions(read_predictions(empty, rejecting()), examples, method="x", scoring=QUICK).unnamed == []
+    assert dataclasses.replace(scored, unnamed=["only_id"]).remarks() == [
+        "1 question whose gold answers are ids without names, and whose prediction has no id, so that it cannot match: "
+        "only_id"
+    ]
+
+
 def test_the_first_of_repeated_predictions_counts(tmp_path: Path) -> None:
     file = write(
         tmp_path, *({"id": id, "answers": [answer]} for id, answer in [("q1", "Nice"), ("q1", "Lyon"), ("q1", "Lyon")])
