@@ -169,7 +169,7 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
         except (TimeoutError, ReplyTooLarge) as error:
             # Either the query asks for too much, so it is tried only once more, or the server is broken.
             broken = await self._set_aside_if_broken(server)
-            limit = f"answer within {self._timeout_s:g} s"
+            limit = f"answer within kg.timeout_s={self._timeout_s:g} s"
             if isinstance(error, ReplyTooLarge):
                 limit = f"keep its answer below kg.max_reply_mb={self._max_reply_mb:g}"
             raise AttemptFailed(f"{server.url} did not {limit}", too_slow=not broken) from None

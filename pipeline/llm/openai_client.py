@@ -163,7 +163,9 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
         try:
             response = await self.exchange(server, _resolve(server.url, path), orjson.dumps(fields))
         except TRANSPORT_ERRORS as error:
-            problem = describe(error)
+            timed_out = isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError)
+            limit = f"no answer within llm.timeout_s={self.exchange_timeout_s:g} s"
+            problem = limit if timed_out else describe(error)
             self.count_failure(server, problem)
             raise AttemptFailed(f"{server.url} failed: {problem}") from None
         return Reply(server.url, response.status, response.body, response.seconds, is_busy(response))

@@ -150,7 +150,7 @@ UNUSABLE: dict[str, tuple[Mode, str]] = {
     "an endless body": (endless, "its reply is larger than 1 MB"),
     "a page that is no gzip": (body("hello", Content_Encoding="gzip"), "ClientPayloadError|ContentEncodingError"),
     "an encoding that nobody knows": (body("hello", Content_Encoding="br, zip"), "not valid JSON|Error"),
-    "a slow drip": (drip, "no answer in time"),
+    "a slow drip": (drip, "no answer within llm.timeout_s"),
     "half of the body": (half, "ClientPayloadError|ServerDisconnected|ClientOSError"),
     "a lost connection": (hang_up, "ServerDisconnected|ClientOSError"),
     "another protocol": (not_http, "ClientPayloadError: no HTTP response"),
