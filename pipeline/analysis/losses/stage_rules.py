@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 from pipeline.analysis.losses.search_rules import SearchRules
@@ -22,7 +23,8 @@ _FEW_WORDS = 5
 
 LOSS_COLUMNS = (
     *("question_id", "method", "status", "hits_at_1", "hits_any"),
-    *("answers", "gold", "gold_aliases", "followed_relations", "topic_entities", "gold_paths"),
+    *("answers", "answer_ids", "gold", "gold_ids", "gold_aliases"),
+    *("followed_relations", "topic_entities", "gold_paths"),
     *("trail", "steps", "at_limit"),
 )
 """The columns of a trace row from which its loss is found."""
@@ -123,12 +125,23 @@ class _Question(SearchRules):
 
     @cached_property
     def _is_nearly_right(self) -> bool:
-        """Whether an answer contains a gold answer as whole words, or is a part of one, with few other words."""
-        gold = set(self._row["gold"]) | {alias for of_one in self._row["gold_aliases"] for alias in of_one}
+        """Whether an answer contains a gold answer as whole words, or is a part of one, with few other words.
+
+        An answer that is another node of the graph is not: `Japan` for `Japan Airlines` is no matter of spelling.
+        """
+        row = self._row
+        gold = set(row["gold"]) | {alias for of_one in row["gold_aliases"] for alias in of_one}
         forms = [f" {form} " for name in gold if (form := normalise(name))]
-        given = [f" {form} " for answer in self._row["answers"] if (form := normalise(answer))]
+        with_ids = zip(row["answers"], row["answer_ids"] or repeat(None), strict=False)
+        given = [f" {form} " for text, id in with_ids if not self._is_other_node(id) and (form := normalise(text))]
         return any(
             (one in other or other in one) and abs(one.count(" ") - other.count(" ")) <= _FEW_WORDS
             for one in forms
             for other in given
         )
+
+    def _is_other_node(self, id: str | None) -> bool:
+        """Whether a wrong answer is a node of the graph, and the gold answers are known to be others."""
+        if id is None:
+            return False
+        return bool(self._of("found")) or None not in (self._row["gold_ids"] or (None,))
