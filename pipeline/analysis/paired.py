@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ class Clusters:
         return sources.to_numpy() if count < len(sources) else None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class RunConfiguration:
     """One configuration of a run, with the scores of its finished questions."""
 
@@ -128,7 +129,7 @@ class RunConfiguration:
         roles = (self.served.get("roles") or {}).items()
         return ", ".join([str(self.served["model"]), *(f"{role} by {model}" for role, model in roles)])
 
-    @property
+    @cached_property
     def parameters(self) -> dict[str, Any]:
         """The choices of configuration groups, and by dotted name all keys that can change answers."""
         return {**self.config.get("choices", {}), **config.deciding_keys(self.config)}

@@ -259,12 +259,18 @@ def _asked(run: Mapping[str, Any]) -> str:
     return config.canonical({**point, "overrides": None, "config": sections, "served": run["served"]})
 
 
-def _is_rescored(configuration: RunConfiguration, score: str) -> bool:
-    """Whether the summary of a run has another score than its traces."""
-    summary = configuration.folder.read_summary() or {"points": []}
-    saved = [point.get(score) for point in summary["points"] if point["point"] == configuration.number]
-    own: float | None = configuration.rows.select(pl.col(score).mean()).item()
-    return any(mean != own and not (mean and own and isclose(mean, own, abs_tol=1e-4)) for mean in saved)
+def _is_rescored(folder: RunFolder, configurations: Sequence[RunConfiguration], score: str) -> bool:
+    """Whether the summary of a run has another score for one of these configurations than its traces."""
+    summary = folder.read_summary() or {"points": []}
+    saved = {point["point"]: point.get(score) for point in summary["points"]}
+    own = {
+        each.number: each.rows.select(pl.col(score).mean()).item() for each in configurations if each.folder == folder
+    }
+    return any(number in saved and not _are_equal(saved[number], mean) for number, mean in own.items())
+
+
+def _are_equal(one: float | None, other: float | None) -> bool:
+    return one == other or bool(one and other and isclose(one, other, abs_tol=1e-4))
 
 
 def _over_seeds(base: RunConfiguration, others: Sequence[RunConfiguration], score: str) -> list[str]:
@@ -320,11 +326,11 @@ def _notes(
     notes += _over_seeds(base, selection.others, plan.score)
     notes += _limits([base, *selection.others])
     folders = dict.fromkeys(each.folder for each in (base, *selection.others))
-    rescored = [each.folder.path for each in (base, *selection.others) if _is_rescored(each, plan.score)]
+    rescored = [each.path for each in folders if _is_rescored(each, (base, *selection.others), plan.score)]
     notes += [
         f"kgqa score has given {path} new scores, which are in its summary; a comparison uses those of the run, which "
         "are in its traces"
-        for path in dict.fromkeys(rescored)
+        for path in rescored
     ]
     notes += chain.from_iterable(map(score_notes, folders))
     notes += unread_batches(list(folders))

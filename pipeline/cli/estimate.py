@@ -124,6 +124,7 @@ def run(arguments: Arguments) -> Output:
     plan: Plan = config.build("estimate", config.compose(own, name="estimate"))
     sampling = Sampling(plan.questions, Console(stderr=True))
     run_configurations(Arguments(words=arguments.words, overrides=others), sampling)
+    _refuse_other_reuse(sampling)
     lines, basis = estimate(sampling, plan)
     figures = {
         "questions": len(_asked(sampling.wholes[0])),
@@ -213,26 +214,46 @@ def _parts(sampling: Sampling, plan: Plan) -> Iterator[dict[str, Projection]]:
         for numbers in groups.values():
             whole = of_batch[numbers[0]]
             sample = measure(folder, numbers, token_prices=plan.token_prices)
-            for rows, questions in _by_reuse(sample, whole):
+            for rows, questions in _by_reuse(sample, whole, has_taken=_has_taken(folder)):
                 yield project(rows, questions, config.build("evaluation", whole))
 
 
-def _by_reuse(sample: pl.DataFrame, whole: Mapping[str, Any]) -> Iterator[tuple[pl.DataFrame, int]]:
+def _refuse_other_reuse(sampling: Sampling) -> None:
+    """Raise UserError if the sample was asked with another `run.reuse`: its calls are not those of this command."""
+    if not sampling.batches:
+        return
+    folder, _ = sampling.batches[0]
+    given = sampling.wholes[0]["run"]["reuse"]
+    before = folder.require_run()["points"][0]["config"]["run"]["reuse"]
+    if [storage_path(run).absolute() for run in before] != [storage_path(run).absolute() for run in given]:
+        was, now = (config.shell_override("run.reuse", runs) for runs in (before, given))
+        raise UserError(
+            f"the sample in {folder.path} was asked with {was}, and not with {now}, so it does not tell which calls "
+            "are made: ask it again with run.restart=true"
+        )
+
+
+def _has_taken(folder: RunFolder) -> bool:
+    """Whether a sample has taken calls from earlier runs. Older versions did not count them."""
+    return (folder.read_summary() or {}).get("reused_llm_calls") != 0
+
+
+def _by_reuse(sample: pl.DataFrame, whole: Mapping[str, Any], *, has_taken: bool) -> Iterator[tuple[pl.DataFrame, int]]:
     """Yield the sampled questions of `run.reuse` and the others, with how many of each kind the whole run asks.
 
     They are projected apart: the calls of the first are not made again. Raises UserError if too few of the others were
     sampled.
     """
     asked = set(_asked(whole))
-    reused = asked & _answered_in(whole["run"]["reuse"] or [])
+    reused = asked & _answered_in(whole["run"]["reuse"] or []) if has_taken else set()
     is_reused = pl.col("question_id").is_in(reused)
     known, new = sample.filter(is_reused), sample.filter(~is_reused)
     left = len(asked) - len(reused)
     if left > len(new) < _FEWEST:
         raise UserError(
             f"run.reuse holds {'' if new.is_empty() else 'nearly '}the whole sample, which then does not tell the cost "
-            f"of {counted(left, 'further question')}: give a larger estimate.questions (here {len(sample)}) with "
-            "run.restart=true, or leave run.reuse out"
+            f"of {counted(left, 'further question')}: give run.restart=true, and a larger estimate.questions (here "
+            f"{len(sample)}) or no run.reuse"
         )
     if len(reused) > len(known) < _FEWEST:  # the sample has hardly any of them: they count as the others
         yield sample, len(asked)
@@ -283,7 +304,10 @@ def _measured_rate(sampling: Sampling, spent: Mapping[str, float], gpus: int) ->
         return None
     tokens = spent["prompt_tokens"] + spent["completion_tokens"]
     if not tokens:
-        raise UserError("the sample made no call of its own: remove run.reuse, or give estimate.tokens_per_s_per_gpu")
+        raise UserError(
+            "the sample made no call of its own: ask it again without run.reuse and with run.restart=true, or give "
+            "estimate.tokens_per_s_per_gpu"
+        )
     return float(tokens / seconds / gpus)
 
 

@@ -56,7 +56,7 @@ def has_one_value(key: str) -> bool:
     section, _, name = key.partition(".")
     if section in ("engine", "evaluation") or key == "run.early_stopping":
         return True
-    return section in RUNNER_KEYS and name in _marked(RUNNER_KEYS[section])
+    return name in _runner_only(section)
 
 
 def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -95,7 +95,7 @@ def _defaults(config: Mapping[str, Any], sections: Iterable[str]) -> dict[str, A
 def _without_runtime_only(section: Mapping[str, Any], kind: str, target: str = "") -> dict[str, Any]:
     """Return a section without its runtime-only keys; `target` is its class where the section does not name it."""
     target = str(section.get("_target_", target))
-    dropped = _runtime_only(target) | _marked(RUNNER_KEYS.get(kind))
+    dropped = _runtime_only(target) | _runner_only(kind)
     deciding = {key: value for key, value in section.items() if key not in dropped}
     for key, value in deciding.items():
         if isinstance(value, Mapping) and "_target_" in value:
@@ -105,6 +105,12 @@ def _without_runtime_only(section: Mapping[str, Any], kind: str, target: str = "
             role: _without_runtime_only(keys, "llm", target) for role, keys in section["roles"].items()
         }
     return deciding
+
+
+@cache
+def _runner_only(section: str) -> frozenset[str]:
+    """Return the runtime-only keys among those that the runner itself reads from a section."""
+    return _marked(RUNNER_KEYS.get(section))
 
 
 def _runtime_only(target: str) -> frozenset[str]:

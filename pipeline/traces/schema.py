@@ -126,7 +126,8 @@ class TraceRow:
     """What happened to the gold answers and gold paths, in order."""
 
 
-_TYPES = {"str": pa.string(), "int": pa.int32(), "float": pa.float32(), "bool": pa.bool_()}
+# Dataframe libraries sum integers in the type of the column, and a sweep has more tokens than 32 bits can count.
+_TYPES = {"str": pa.string(), "int": pa.int64(), "float": pa.float32(), "bool": pa.bool_()}
 _TEXTS = ("inputs", "completion", "probabilities", "logprobs", "query", "payload", "candidates")
 
 

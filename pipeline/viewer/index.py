@@ -32,7 +32,7 @@ Outcome: TypeAlias = Literal["right", "wrong", "failed", "unscored"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 """`unscored` is a question without gold answers."""
 
-VERSION = 1
+VERSION = 2
 """Increase it when the columns of a slice, or what they mean, change."""
 _TEXT = 300
 """Characters of a question that are kept, and of its answers."""
@@ -49,8 +49,8 @@ _TYPES: Mapping[str, Any] = {
     "stage": pl.Enum(STAGES),
     "reason": pl.Enum(REASONS),
     "f1": pl.Float32,
-    "calls": pl.Int32,
-    "tokens": pl.Int32,
+    "calls": pl.Int64,
+    "tokens": pl.Int64,
     "seconds": pl.Float32,
 }
 COLUMNS = tuple(_TYPES)

@@ -92,6 +92,15 @@ def test_configurations_have_overrides_and_the_figures_of_the_summary(run: Run, 
     assert rows["rouge_l"].null_count() == 2
 
 
+@pytest.mark.parametrize("counter", ["prompt_tokens", "completion_tokens", "kg_rows", "rows", "queries"])
+def test_sums_over_a_large_sweep_do_not_wrap(run: Run, counter: str) -> None:
+    """Polars sums 32-bit integers in 32 bits: two billion tokens became a negative number."""
+    frame = run.questions if counter == "kg_rows" else run.steps
+    most = frame.select(pl.repeat(2**31 - 1, pl.len()).cast(frame.collect_schema()[counter]).sum(), count=pl.len())
+    total, count = most.collect().row(0)
+    assert total == (2**31 - 1) * count
+
+
 def test_the_dataframes_can_be_joined(run: Run) -> None:
     questions = run.questions.select("configuration", "question_id", "question")
     configurations = run.configurations.select("configuration", "overrides")

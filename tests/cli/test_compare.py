@@ -700,6 +700,30 @@ def test_a_run_that_was_scored_again_is_named(runs: Path, kgqa: Kgqa) -> None:
     assert f"good {said}" not in shown.out
 
 
+def test_the_summary_of_a_run_is_not_read_for_each_configuration(
+    kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its size grows with the number of configurations: a thousand of them took minutes."""
+    read: list[RunFolder] = []
+    original = RunFolder.read_summary
+
+    def read_summary(folder: RunFolder) -> dict[str, Any] | None:
+        read.append(folder)
+        return original(folder)
+
+    counts = []
+    for budgets in ("1,2", "1,2,3,4,5,6"):
+        run = f"{tmp_path}/{len(budgets)}"
+        words = ("method=cot", "llm=oracle", "run.limit=4", f"budget.max_llm_calls={budgets}", f"run.dir={run}")
+        assert kgqa("sweep", *WORLD, *words).code == 0
+        with monkeypatch.context() as counted:
+            counted.setattr(RunFolder, "read_summary", read_summary)
+            assert kgqa("compare", run).code == 0
+        counts.append(len(read))
+        read.clear()
+    assert counts[0] == counts[1]
+
+
 def test_p_is_printed_on_eighty_columns(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     words = ("method=srp,arg", "method.depth=1,2", "method.beam_width=1,2", "llm=oracle", "run.limit=4", "run.dir=run")

@@ -135,7 +135,32 @@ def test_a_sample_that_is_reused_whole_tells_nothing_about_the_others(kgqa: Kgqa
     again = ("estimate", *WORLD, "run.dir=again", "run.reuse=[run-sample]")
     refused = kgqa(*again, "estimate.questions=24").sentence
     assert refused.startswith("run.reuse holds the whole sample, which then does not tell the cost of 136 further")
+    assert "give run.restart=true, and a larger estimate.questions (here 24) or no run.reuse" in refused
     assert kgqa(*again, "estimate.questions=48", "run.restart=true").code == 0
+
+
+def test_a_sample_with_other_reused_calls_is_asked_again(kgqa: Kgqa, here: Path) -> None:
+    def made(*words: str) -> float:
+        figures = json.loads(kgqa("estimate", *WORLD, "estimate.questions=48", *words, "json=true").out)["figures"]
+        return float(next(each["value"] for each in figures if each["figure"] == "calls that are made"))
+
+    kgqa("estimate", "estimate.questions=24", *WORLD)
+    alone = made("run.dir=alone")
+    assert made("run.dir=again", "run.reuse=[run-sample]") > 0
+    refused = kgqa("estimate", *WORLD, "run.dir=again", "estimate.questions=48").sentence
+    assert refused == (
+        f"the sample in {here}/again-sample was asked with 'run.reuse=[run-sample]', and not with 'run.reuse=[]', so "
+        "it does not tell which calls are made: ask it again with run.restart=true"
+    )
+    assert made("run.dir=again", f"run.reuse=[{here}/run-sample]") > 0, "the same folder in other words"
+    assert made("run.dir=again", "run.restart=true") == alone
+
+
+def test_an_earlier_run_from_which_no_call_is_taken_changes_no_estimate(kgqa: Kgqa, here: Path) -> None:
+    kgqa("estimate", "estimate.questions=24", *WORLD)
+    words = ("estimate", *WORLD, "method=tog", "estimate.questions=24", "json=true")
+    alone, beside = kgqa(*words, "run.dir=alone"), kgqa(*words, "run.dir=beside", "run.reuse=[run-sample]")
+    assert json.loads(beside.out)["figures"] == json.loads(alone.out)["figures"]
 
 
 def test_the_sample_of_a_sweep_over_datasets_is_that_of_each(kgqa: Kgqa, here: Path) -> None:
