@@ -244,9 +244,9 @@ def compare(
 ) -> list[Comparison]:
     """Compare each configuration with the base. Raises UserError if one has no scored question in common with it."""
     comparisons = [_compare(base, other, score, clusters, base.scoring) for other in others]
-    computations = [_computation(each, score) for each in others]
+    computations = [_computation(each, base, score) for each in others]
     p_values = {computed: each.p_value for computed, each in zip(computations, comparisons, strict=True)}
-    p_values.pop(_computation(base, score), None)
+    p_values.pop(_computation(base, base, score), None)
     corrected = dict(zip(p_values, map(float, _CORRECT[correction](list(p_values.values()))), strict=True))
     return [
         replace(
@@ -259,13 +259,14 @@ def compare(
     ]
 
 
-def _computation(configuration: RunConfiguration, score: str) -> tuple[object, bytes]:
+def _computation(configuration: RunConfiguration, base: RunConfiguration, score: str) -> tuple[object, bytes]:
     """Return what is equal for configurations that computed the same: they differ in keys that decided nothing.
 
     They are those of one run, or of the batches of one search, which make no call twice, and had equal scores, calls
-    and tokens for every question.
+    and tokens for every question that they have in common with the base.
     """
-    folder, rows = configuration.folder, configuration.rows.sort("question_id")
+    folder = configuration.folder
+    rows = configuration.rows.join(base.rows, on="question_id", how="semi").sort("question_id")
     content = hashlib.blake2b("\0".join(rows["question_id"]).encode())
     content.update(rows.select(*_COMPUTED, score).cast(pl.Float64).to_numpy().tobytes())
     return folder.search or folder.path, content.digest()

@@ -157,6 +157,13 @@ class Run:
         if row is None:
             of_configuration = self._traces.filter(pl.col("configuration") == configuration)
             ids = of_configuration.select("question_id").collect()["question_id"].sort()
+            others = self._traces.filter(pl.col("question_id") == id).select("configuration").unique().collect()
+            if len(others):
+                numbers = ", ".join(map(str, others["configuration"].sort()))
+                raise UserError(
+                    f"configuration {configuration} of {self.folder.path} has no finished question '{id}'. "
+                    f"Configurations that have it: {numbers}"
+                )
             listing = f"{kgqa('view', self.folder.path)} lists all."
             first = "".join(f" The first finished question is '{each}'; {listing}" for each in ids[:1])
             raise UserError(
@@ -170,9 +177,9 @@ class Run:
     def losses(self) -> pl.LazyFrame:
         """One row per question and configuration that has gold answers: where a wrong one lost its answer.
 
-        Columns: `configuration`, `question_id`, `method`, `dataset`, `type`, `level`, `hops`, `query_type`, `right`,
-        and for wrong questions `stage`, `reason`, `hop`, `step`, `role` (of that step) and `departure`, the gold path
-        up to where it was left. `pipeline.analysis.losses` explains stages and reasons; its `loss_shares` and
+        Columns: `configuration`, `question_id`, `question`, `method`, `dataset`, `type`, `level`, `hops`, `query_type`,
+        `right`, and for wrong questions `stage`, `reason`, `hop`, `step`, `role` (of that step) and `departure`, the
+        gold path up to where it was left. `pipeline.analysis.losses` explains stages and reasons; its `loss_shares` and
         `clusters` count them.
         """
         return losses.scan_losses(self.folder, self._indices)

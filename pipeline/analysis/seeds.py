@@ -25,6 +25,8 @@ class SeedMean:
     """The overrides that all of them have, and not all other configurations; the method if there is none."""
     score: Estimate
     """Over the seeds: ± 1.96·s/√n."""
+    is_shared: bool = False
+    """Whether the seeds have made the same calls, as a method at temperature 0 does."""
 
     @property
     def is_equal(self) -> bool:
@@ -61,13 +63,24 @@ def seed_line(
     methods: Sequence[str],
     overrides: Sequence[Sequence[str]],
     scores: Sequence[float | None],
+    *,
+    costs: Sequence[object],
 ) -> list[str]:
-    """Return a line with the `seed_means` of a score, which it names; nothing without seeds."""
+    """Return a line with the `seed_means` of a score, which it names; nothing without seeds.
+
+    Seeds with equal scores and equal `costs` have shared their calls, if the method has a temperature of 0.
+    """
     groups = seed_groups(configs)
-    means = seed_means(groups, methods, overrides, scores)
-    may_share = any(_may_have_temperature_0(configs[position]) for group in groups for position in group)
-    is_said = may_share and any(each.is_equal for each in means)
-    shared = "; at temperature 0, seeds share their calls" if is_said else ""
+    are_shared = [
+        len({costs[position] for position in group}) == 1
+        and any(_may_have_temperature_0(configs[position]) for position in group)
+        for group in groups
+    ]
+    means = seed_means(groups, methods, overrides, scores, are_shared=are_shared)
+    equal = [each for each in means if each.is_equal]
+    sharing = [each for each in equal if each.is_shared]
+    of_some = "" if sharing == equal else f" ({', '.join(each.words for each in sharing[:_SHOWN])})"
+    shared = f"; at temperature 0, seeds share their calls{of_some}" if sharing else ""
     return [f"{score} over seeds, mean ± 1.96·s/√n: {named(means)}{shared}"] if means else []
 
 
@@ -76,18 +89,21 @@ def seed_means(
     methods: Sequence[str],
     overrides: Sequence[Sequence[str]],
     scores: Sequence[float | None],
+    *,
+    are_shared: Sequence[bool],
 ) -> list[SeedMean]:
     """Return the mean of each of the `seed_groups`, the highest first.
 
-    `methods`, `overrides` and `scores` are those of all configurations. A score of None is left out.
+    `methods`, `overrides` and `scores` are those of all configurations, and `are_shared` is of the groups. A score of
+    None is left out.
     """
     own = differing_overrides(overrides) if groups else []
     means = []
-    for group in groups:
+    for group, is_shared in zip(groups, are_shared, strict=True):
         known = [score for position in group if (score := scores[position]) is not None]
         if len(known) > 1:
             common = [word for word in own[group[0]] if all(word in own[position] for position in group)]
-            means.append(SeedMean(" ".join(common) or methods[group[0]], mean_over_seeds(known)))
+            means.append(SeedMean(" ".join(common) or methods[group[0]], mean_over_seeds(known), is_shared))
     return sorted(means, key=lambda each: -each.score.mean)
 
 

@@ -167,10 +167,14 @@ def _refuse_span(name: str, configurations: Sequence[RunConfiguration]) -> None:
 
 
 def _comparison(selection: Selection, comparisons: Sequence[Comparison], name: str) -> Comparison:
-    """Find the comparison of the configuration that `flips` names. Raises UserError for the base."""
-    wanted = find([selection.base, *selection.others], "flips", name)
+    """Find the comparison of the configuration that `flips` names. Raises UserError for one that has none."""
+    wanted = find([selection.base, *selection.others, *selection.left_out], "flips", name)
     if wanted is selection.base:
         raise UserError(f"flips={name} is the base itself: name the configuration to compare with it")
+    if reason := selection.left_out.get(wanted):
+        raise UserError(
+            f"flips={name} cannot be compared with the base {selection.base.name}: {reason}. base= takes another one"
+        )
     return comparisons[selection.others.index(wanted)]
 
 
@@ -282,6 +286,7 @@ def _over_seeds(base: RunConfiguration, others: Sequence[RunConfiguration], scor
         [each.method for each in alike],
         [each.overrides for each in alike],
         [each.rows.select(pl.col(score).cast(pl.Float64).mean()).item() for each in alike],
+        costs=[each.rows.select("llm_calls", "prompt_tokens", "completion_tokens").sum().row(0) for each in alike],
     )
 
 
@@ -300,9 +305,9 @@ def _notes(
     if plan.base == BEST:
         among = among_others(base, selection.others)
         notes.append(
-            f"{base.name} has the highest score{among} on the questions that all configurations answered (of equal "
-            "ones the one with the fewest calls, and of these the fewest tokens); part of a lead may be chance, as "
-            "these questions decided which one leads"
+            f"{base.name} has the highest score{among} on the questions that all compared configurations answered (of "
+            "equal ones the one with the fewest calls, and of these the fewest tokens); part of a lead may be chance, "
+            "as these questions decided which one leads"
         )
     if not all(same_questions(base, other) for other in selection.others):
         notes.append(

@@ -31,6 +31,7 @@ from pipeline.evaluation.configuration_summary import (
 )
 from pipeline.evaluation.score_file import full_score_tables
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
+from pipeline.grouping import grouped
 from pipeline.text import agreeing, counted, kgqa, show_command
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import OTHER_DATA, count_errors
@@ -41,6 +42,7 @@ REPORT = "report.html"
 """The name of the report in a run folder."""
 DIGEST_NAME = b'name="kgqa-results"'
 """What names the digest of its results in a report."""
+_CALLS_AND_TOKENS = ("llm_calls", "prompt_tokens", "completion_tokens")
 _REASONS = 3
 """How many reasons for failed questions, and for calls that could not be reused, are printed."""
 
@@ -111,13 +113,19 @@ def over_seeds(folders: Sequence[RunFolder], batches: Sequence[Sequence[Configur
         points = folder.require_run()["points"]
         summaries += batch
         configs += [points[each.number]["config"] for each in batch]
-    asked = set(rivals([(each.asked, each.questions, is_oracle(each)) for each in summaries]))
+    alike = grouped(range(len(summaries)), lambda position: summaries[position].asked or "").values()
+    asked = {positions[place] for positions in alike for place in _rivals([summaries[each] for each in positions])}
     hits = [
         each.scores["hits_at_1"].mean if position in asked and "hits_at_1" in each.scores else None
         for position, each in enumerate(summaries)
     ]
     methods = [each["choices"]["method"] for each in configs]
-    return seed_line("Hits@1", configs, methods, [each.overrides for each in summaries], hits)
+    costs = [tuple(each.counters.get(name) for name in _CALLS_AND_TOKENS) for each in summaries]
+    return seed_line("Hits@1", configs, methods, [each.overrides for each in summaries], hits, costs=costs)
+
+
+def _rivals(summaries: Sequence[ConfigurationSummary]) -> list[int]:
+    return rivals([(each.asked, each.questions, is_oracle(each)) for each in summaries])
 
 
 def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *, exits: bool = False) -> list[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
+from pipeline import config
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.fit_to_graph import fit_to_graph
@@ -103,7 +105,7 @@ class MissingNodes:
 
     @property
     def about_hidden(self) -> list[str]:
-        """How many relations of the graph no method gets, and why: a sentence for each reason."""
+        """How many relations of the graph no method gets, why, and what to do: a sentence for each reason."""
         reasons = (
             (self.hidden_by_start, "of a name like Freebase's bookkeeping (kg.vocabulary.hidden=[] offers them)"),
             (self.hidden_by_part, "the name contains ://, # or sameAs (give them other names)"),
@@ -120,7 +122,8 @@ class MissingNodes:
         """The other reason for a node to be missing, if one is missing for it."""
         if not self.hidden:
             return ""
-        return f", or only with relations that are never offered, such as '{self.hidden}' (kg.vocabulary.hidden)"
+        key = "" if self.hidden in self.hidden_by_part else " (kg.vocabulary.hidden)"
+        return f", or only with relations that are never offered, such as '{self.hidden}'{key}"
 
     @property
     def _among_golds(self) -> str:
@@ -160,6 +163,20 @@ async def count_missing_nodes(
                 return found
     found.complete = await asyncio.to_thread(next, examples, None) is None
     return found
+
+
+def told_apart(asked: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the start of a sentence about each of some sections of questions and graphs: the keys that differ.
+
+    It is empty for a single one, and names one key if its values tell all apart.
+    """
+    flat = [dict(config.flatten(each)) for each in asked]
+    every = dict.fromkeys(key for each in flat for key in each)
+    values = {key: [config.written(each.get(key)) for each in flat] for key in every}
+    differing = [key for key, of_key in values.items() if len(set(of_key)) > 1]
+    telling = next(([key] for key in differing if len(set(values[key])) == len(flat)), differing)
+    words = (" ".join(f"{key}={values[key][place]}" for key in telling) for place in range(len(flat)))
+    return [f"{each}: " if each else "" for each in words]
 
 
 def _by_graph(graph: KnowledgeGraph, examples: Sequence[Example]) -> Iterator[tuple[KnowledgeGraph, Sequence[Example]]]:

@@ -19,13 +19,14 @@ from pipeline.engine.call_cache import CallCache
 from pipeline.engine.components import Backends, Components, group_equal
 from pipeline.engine.logs import shard_of
 from pipeline.engine.metrics import Emit, Recorder, Running
-from pipeline.engine.missing_nodes import count_missing_nodes
+from pipeline.engine.missing_nodes import count_missing_nodes, told_apart
 from pipeline.engine.open_shards import OpenShards
 from pipeline.engine.question import ConfigurationRuntime, duplicate_row, run_question
 from pipeline.engine.shard import Shard
 from pipeline.engine.short_pauses import short_pauses
 from pipeline.engine.worker_reports import LONG_WAIT_S, FinishedRows, LongCalls, LongLookups, Standing
 from pipeline.errors import KgqaError, StorageError
+from pipeline.grouping import grouped
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.prompt import Completion, Template
 from pipeline.methods.interface import uses_graph
@@ -146,26 +147,39 @@ class Worker:
     async def missing_nodes(self) -> list[str]:
         """Return a sentence for each kind of nodes that questions name and their graph does not have.
 
-        Each pair of questions and graph is looked at once, and only for methods that use the graph.
+        Each pair of questions and graph is looked at once, and only for methods that use the graph. A sentence that is
+        not true of all pairs names the keys of its own.
         """
-        sentences: dict[str, None] = {}
-        groups: dict[str, list[ConfigurationRuntime]] = {}
-        for runtime in self._runtimes:
-            composed = self._configs[runtime.configurations[0][0]]
-            key = config.canonical([composed["dataset"], composed["kg"], asdict(Selection.of_run(composed["run"]))])
-            if uses_graph(runtime.method):
-                groups.setdefault(key, []).append(runtime)
-        for runtimes in groups.values():
-            composed = self._configs[runtimes[0].configurations[0][0]]
-            for_oracle = any(replies_from_gold(each.model.label) for each in runtimes)
-            try:
-                dataset: Dataset = config.build("dataset", composed)
-                examples = Selection.of_run(composed["run"]).select(dataset.examples(lambda _: None))
-                found = await count_missing_nodes(runtimes[0].graph, examples, for_oracle=for_oracle)
-                sentences |= dict.fromkeys(found.warnings())
-            except KgqaError as error:  # the run goes on, and reports itself what is wrong with its own lookups
-                sentences[f"whether the graph has the nodes of the questions could not be checked: {error}"] = None
-        return list(sentences)
+        asking = [runtime for runtime in self._runtimes if uses_graph(runtime.method)]
+        groups = list(grouped(asking, lambda each: config.canonical(self._asked_of(each))).values())
+        names = told_apart([self._asked_of(each) for each, *_ in groups])
+        found = [await self._missing_nodes_of(runtimes) for runtimes in groups]
+        sentences = (
+            sentence if all(sentence in others for others in found) else f"{name}{sentence}"
+            for name, of_group in zip(names, found, strict=True)
+            for sentence in of_group
+        )
+        return list(dict.fromkeys(sentences))
+
+    async def _missing_nodes_of(self, runtimes: Sequence[ConfigurationRuntime]) -> list[str]:
+        """Return the sentences of `missing_nodes` for configurations with equal questions and an equal graph."""
+        composed = self._configs[runtimes[0].configurations[0][0]]
+        for_oracle = any(replies_from_gold(each.model.label) for each in runtimes)
+        try:
+            dataset: Dataset = config.build("dataset", composed)
+            examples = Selection.of_run(composed["run"]).select(dataset.examples(lambda _: None))
+            return (await count_missing_nodes(runtimes[0].graph, examples, for_oracle=for_oracle)).warnings()
+        except KgqaError as error:  # the run goes on, and reports itself what is wrong with its own lookups
+            return [f"whether the graph has the nodes of the questions could not be checked: {error}"]
+
+    def _asked_of(self, runtime: ConfigurationRuntime) -> dict[str, Any]:
+        """Return the keys of the questions and of the graph that a runtime asks."""
+        composed = self._configs[runtime.configurations[0][0]]
+        return {
+            "dataset": composed["dataset"],
+            "kg": composed["kg"],
+            "run": asdict(Selection.of_run(composed["run"])),
+        }
 
     async def wait_for_room(self) -> None:
         """Return when this worker should run another shard."""

@@ -142,6 +142,15 @@ def test_a_wrong_question_id_names_the_nearest_one(run: Run) -> None:
         run.question(f"{id}x")
 
 
+def test_a_question_of_another_configuration_is_named_with_it(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert main(["sweep", *WORDS, "run.limit=1,2", f"run.dir={folder}"]) == 0
+    opened = open_run(folder)
+    (second,) = {*opened.questions.collect()["question_id"]} - {opened.questions.collect()["question_id"][0]}
+    with pytest.raises(UserError, match=r"0 of .* has no finished question '.*'\. Configurations that have it: 1$"):
+        opened.question(second, 0)
+
+
 def test_an_id_with_another_number_is_not_suggested(run: Run) -> None:
     id = run.questions.collect()["question_id"][0]
     with pytest.raises(UserError, match=rf"has no finished question '{id}9'\. The first finished question is"):

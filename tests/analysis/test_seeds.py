@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline import config
-from pipeline.analysis.seeds import SeedMean, named, seed_groups, seed_means
+from pipeline.analysis.seeds import SeedMean, named, seed_groups, seed_line, seed_means
 from pipeline.evaluation.statistics import mean_over_seeds
 
 
@@ -18,7 +18,8 @@ def composed(*words: str) -> tuple[dict[str, Any], list[str]]:
 def averaged(runs: dict[tuple[str, ...], float | None]) -> list[SeedMean]:
     configs, words = zip(*(composed(*each) for each in runs), strict=True)
     methods = [each["choices"]["method"] for each in configs]
-    return seed_means(seed_groups(configs), methods, words, list(runs.values()))
+    groups = seed_groups(configs)
+    return seed_means(groups, methods, words, list(runs.values()), are_shared=[False] * len(groups))
 
 
 def means(runs: dict[tuple[str, ...], float | None]) -> list[str]:
@@ -49,3 +50,19 @@ def test_a_method_alone_is_named_and_long_lists_are_cut() -> None:
     assert named(averaged(runs)).endswith("; and 2 more")
     elsewhere = {(f"run.seed={seed}", f"run.dir=runs/{seed}"): 0.5 for seed in (0, 1)}
     assert means(elsewhere) == ["srp 50.0 with each of 2 seeds"], "a word of one seed is not the name of all"
+
+
+def test_only_seeds_with_equal_calls_are_said_to_share_them() -> None:
+    runs = [(limit, seed) for limit in (5, 6) for seed in (0, 1)]
+    configs, words = zip(
+        *(composed("method=cot", f"run.limit={limit}", f"run.seed={seed}") for limit, seed in runs), strict=True
+    )
+
+    def line(scores: list[float | None], costs: list[int]) -> str:
+        return "".join(seed_line("f1", configs, ["cot"] * 4, words, scores, costs=costs))
+
+    said = "; at temperature 0, seeds share their calls"
+    assert line([0.5, 0.5, 0.6, 0.6], [7, 7, 8, 8]).endswith(f"with each of 2 seeds{said}")
+    assert line([0.5, 0.5, 0.6, 0.6], [7, 9, 8, 8]).endswith(f"with each of 2 seeds{said} (run.limit=6)")
+    assert said not in line([0.5, 0.5, 0.6, 0.6], [7, 9, 8, 9])
+    assert said not in line([0.5, 0.5, None, None], [7, 9, 8, 8])

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline import evaluate
 from pipeline.analysis.effects import add_role_counts, count_roles, role_costs
-from pipeline.analysis.losses import LOSS_COLUMNS, REASON_TEXTS, STAGE_TEXTS, STAGES, Loss, find_loss
+from pipeline.analysis.losses import LOSS_COLUMNS, REASON_TEXTS, STAGE_TEXTS, STAGES, Loss, clusters, find_loss
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.traces.schema import OVER_LIMIT
@@ -279,6 +279,17 @@ def test_a_call_that_failed_is_no_unreadable_reply() -> None:
     assert add_role_counts(parts).collect().to_dicts() == [costs], "the report counts shard by shard"
     (unanswered,) = role_costs(pl.LazyFrame(steps[2:3], schema=schema)).collect().to_dicts()
     assert unanswered["parse_failures"] == 0
+
+
+def test_questions_of_two_datasets_with_one_id_are_two() -> None:
+    same = {"method": "srp", "right": False, "stage": "topic known", "reason": "graph", "role": None, "departure": None}
+    asked = [(0, "q1", "Who?"), (1, "q1", "Who?"), (2, "q1", "Where?")]
+    rows = [
+        {"configuration": number, "question_id": id, "question": text, **same, "hop": None, "step": None}
+        for number, id, text in asked
+    ]
+    (group,) = clusters(pl.LazyFrame(rows), across=True).collect().to_dicts()
+    assert (group["questions"], group["configurations"]) == (2, 3)
 
 
 def test_a_reply_that_a_limit_of_the_method_refuses_is_lost_by_the_limit() -> None:

@@ -700,6 +700,23 @@ def test_a_run_that_was_scored_again_is_named(runs: Path, kgqa: Kgqa) -> None:
     assert f"good {said}" not in shown.out
 
 
+def test_a_configuration_over_other_questions_is_said_to_be_incomparable(kgqa: Kgqa) -> None:
+    words = ("llm=oracle", "run.limit=4", "method=cot", "budget.max_llm_calls=4,5", "dataset.seed=7,8", "run.dir=run")
+    assert kgqa("sweep", *WORLD, *words).code == 0
+    refused = kgqa("compare", "run", "flips=1").sentence
+    assert refused.startswith("flips=1 cannot be compared with the base 0: graph is ")
+    assert refused.endswith("base= takes another one")
+    shown = " ".join(kgqa("compare", "run", "base=best").out.split())
+    assert "the highest score on the questions that all compared configurations answered" in shown
+
+
+def test_equal_configurations_over_more_questions_than_the_base_count_once(kgqa: Kgqa) -> None:
+    words = ("llm=oracle", "llm.error_rate=0.4", "run.limit=10,20", "budget.max_kg_queries=1,400,500", "run.dir=run")
+    assert kgqa("sweep", *WORLD, *words).code == 0
+    shown = " ".join(kgqa("compare", "run").out.split())
+    assert "corrected for 1 comparison (Holm)" in shown
+
+
 def test_the_summary_of_a_run_is_not_read_for_each_configuration(
     kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,3 +29,11 @@ def test_equal_scores_at_another_temperature_are_not_said_to_be_of_shared_calls(
     swept = " ".join(kgqa("sweep", *WORLD, *words).out.split())
     assert "with each of 2 seeds" in swept
     assert "seeds share their calls" not in swept
+
+
+def test_seeds_over_several_datasets_have_a_mean_for_each(kgqa: Kgqa) -> None:
+    words = ("run.limit=5,10", "run.seed=0,1", "llm=oracle", "llm.error_rate=0.4", "run.dir=run")
+    for said in (kgqa("sweep", *WORLD, *words).out, kgqa("score", "run").out):
+        line = next(each for each in said.splitlines() if each.startswith("Hits@1 over seeds"))
+        assert line.count(" seeds)") + line.count("with each of 2 seeds") == 2
+        assert {"run.limit=5", "run.limit=10"} <= set(line.replace(";", "").split())

@@ -15,7 +15,7 @@ from pipeline import config
 from pipeline.config import default
 from pipeline.datasets.custom import Custom
 from pipeline.engine import missing_nodes
-from pipeline.engine.missing_nodes import count_missing_nodes
+from pipeline.engine.missing_nodes import count_missing_nodes, told_apart
 from pipeline.engine.run import compose_configurations, execute
 from pipeline.errors import ServiceError
 from pipeline.kg.embedded import EmbeddedGraph
@@ -84,6 +84,12 @@ async def test_a_topic_entity_given_by_its_name_is_told_with_its_id(dataset: Cus
     ]
     assert await warnings(dataset, absent) == ["1 of 1 question: topic entity not in the graph (e.g. 'Zoe')"]
     assert await warnings(dataset, rows("Bo", topic="m.1")) == []
+
+
+@pytest.mark.parametrize("dataset", ["Ann\tuser#knows\tBo\nBo\tlikes\tCy\n"], indirect=True)
+async def test_no_key_is_named_that_offers_no_relation(dataset: Custom) -> None:
+    _, about_topic = await warnings(dataset, rows("Bo"))
+    assert about_topic.endswith("or only with relations that are never offered, such as 'user#knows'")
 
 
 async def test_questions_without_gold_answers_have_no_share_in_the_limit_of_the_score(dataset: Custom) -> None:
@@ -226,6 +232,35 @@ async def test_each_question_is_looked_up_in_its_own_graph(tmp_path: Path) -> No
     async with config.build("kg", composed) as graph:
         found = await count_missing_nodes(graph, config.build("dataset", composed).examples(refuse))
     assert (found.questions, found.no_topic, found.no_gold) == (2, 0, 1)
+
+
+def test_a_sweep_over_files_names_the_file_of_each_warning(dataset: Custom, tmp_path: Path) -> None:
+    write(dataset, rows("Cy"))
+    (tmp_path / "others.jsonl").write_text(rows("Di"))
+    files = ["dataset=custom", f"dataset.triples={tmp_path}/facts.tsv", "method=srp", "llm=similarity"]
+    points = [
+        [*files, f"dataset.questions={tmp_path}/{name}.jsonl", f"run.dir={tmp_path}/run"] for name in ("rows", "others")
+    ]
+    text = StringIO()
+    execute(compose_configurations(points, Console(quiet=True)), Console(file=text, width=400))
+    for name, gold in (("rows", "Cy"), ("others", "Di")):
+        said = (
+            f"dataset.questions={tmp_path}/{name}.jsonl: 1 of 1 question: no gold answer in the graph (e.g. '{gold}')"
+        )
+        assert said in text.getvalue()
+
+
+def test_what_tells_questions_and_graphs_apart_is_named() -> None:
+    one = {"dataset": {"seed": 7, "split": "test"}, "run": {"limit": None}}
+    assert told_apart([one]) == [""]
+    assert told_apart([one, {**one, "run": {"limit": 5}}]) == ["run.limit=null: ", "run.limit=5: "]
+    dev = {"seed": 7, "split": "dev"}
+    three = [one, {**one, "dataset": dev}, {**one, "dataset": {**dev, "seed": 8}}]
+    assert told_apart(three) == [
+        "dataset.seed=7 dataset.split=test: ",
+        "dataset.seed=7 dataset.split=dev: ",
+        "dataset.seed=8 dataset.split=dev: ",
+    ]
 
 
 def test_a_check_that_fails_is_said(dataset: Custom, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,11 @@ from pipeline.suggestions import did_you_mean
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
-_KEYS = ("point", "type", "level", "hops", "query_type", "dataset")
+_KEYS = ("point", "question", "type", "level", "hops", "query_type", "dataset")
 _SCHEMA: Mapping[str, Any] = {
     "configuration": pl.Int32,
     "question_id": pl.String,
+    "question": pl.String,
     "method": pl.String,
     "dataset": pl.String,
     "type": pl.String,
@@ -80,7 +81,7 @@ def loss_rows(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _loss_row(row: Mapping[str, Any]) -> tuple[Any, ...]:
     loss = find_loss(row)
-    identity = (row["point"], *(row[name] for name in list(_SCHEMA)[1:8]))
+    identity = (row["point"], *(row[name] for name in list(_SCHEMA)[1:9]))
     if loss is None:
         return (*identity, True, *(None,) * 6)
     steps = row["steps"] or ()
@@ -143,8 +144,10 @@ def clusters(losses: pl.LazyFrame, *, by_path: bool = True, across: bool = False
     keys = way if across else ["configuration", *way]
     groups = losses.filter(~pl.col("right")).sort("question_id", "configuration").group_by(keys, maintain_order=True)
     configuration = pl.col("configuration")
+    # Configurations may have other datasets, with the same ids.
+    question = pl.struct("question_id", "question") if across else pl.col("question_id")
     counted = groups.agg(
-        pl.col("question_id").n_unique().alias("questions"),
+        question.n_unique().alias("questions"),
         pl.col("question_id").first().alias("example"),
         *([configuration.first(), configuration.n_unique().alias("configurations")] if across else []),
     )

@@ -33,7 +33,7 @@ _ROWS = 200
 _NAMED = 20
 """The number of questions whose topic entities are checked for names."""
 _INCOMPLETE = "Load the whole graph, or exclude the questions that it cannot answer."
-_RENAME = "Set kg.vocabulary.hidden, or give these relations other names."
+_RENAME = "Do what the brackets say, unless no question needs these relations."
 _SLOW = "See the latencies above: one of the servers is slow or overloaded."
 SEE_ERROR = "See the error in full: kgqa evaluate with these keys and run.limit=1, then kgqa show."
 """What to do about a failed dry run if nothing else has failed."""
