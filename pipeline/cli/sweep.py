@@ -102,7 +102,7 @@ def _multirun(overrides: Sequence[str], sweep: Sweep) -> None:
         config.running_hydra() as running,
     ):
         fused = [f"hydra/{plugin}=fused" for plugin in ("launcher", "sweeper")]  # what is given later takes precedence
-        words = [*fused, *quiet, f"hydra.sweep.dir={scratch}", *_seeded(overrides)]
+        words = [*fused, *quiet, f"hydra.sweep.dir={scratch}", *_of_search(overrides), *overrides]
         try:
             running.multirun("config", sweep, words, with_log_configuration=False)
         except OverrideParseException as error:
@@ -113,11 +113,16 @@ def _multirun(overrides: Sequence[str], sweep: Sweep) -> None:
             raise _wrong_override(overrides) or error from None
 
 
-def _seeded(overrides: Sequence[str]) -> list[str]:
-    """Add a seed to an Optuna search without one: a resumed search has to ask for the same configurations."""
-    searches = "hydra/sweeper=optuna" in overrides and not any("hydra.sweeper.sampler" in word for word in overrides)
-    own_sampler = any(word.startswith("hydra/sweeper/sampler=") for word in overrides)
-    return [*(["hydra.sweeper.sampler.seed=0"] if searches and not own_sampler else []), *overrides]
+def _of_search(overrides: Sequence[str]) -> list[str]:
+    """Return the overrides of an Optuna search that the user may leave out.
+
+    A score is better if it is higher, and Optuna minimises by default. A resumed search has to ask for the same
+    configurations, so the sampler has a seed.
+    """
+    if "hydra/sweeper=optuna" not in overrides:
+        return []
+    has_sampler = any("hydra.sweeper.sampler" in word or "hydra/sweeper/sampler=" in word for word in overrides)
+    return ["hydra.sweeper.direction=maximize", *([] if has_sampler else ["hydra.sweeper.sampler.seed=0"])]
 
 
 def _wrong_override(overrides: Sequence[str]) -> UserError | None:

@@ -217,7 +217,7 @@ def test_optuna_finds_the_planted_optimum_within_the_calls_of_the_deepest_config
         "_target_: tests.engine.methods.Planted\n"
         "beam_width: 1\ndepth: 1\nretries: 0\nwidth: ${.beam_width}\nhops: ${.depth}\ntries: ${.retries}\n"
     )
-    sweeper = ("hydra/sweeper=optuna", "hydra.sweeper.direction=maximize", "hydra.sweeper.sampler.seed=2")
+    sweeper = ("hydra/sweeper=optuna", "hydra.sweeper.sampler.seed=2")
     size = ("hydra.sweeper.n_trials=60", "hydra.sweeper.n_jobs=6", f"hydra.searchpath=[file://{tmp_path}/conf]")
     axes = ("method.beam_width=range(1,5)", "method.depth=range(1,6)", "method.retries=range(0,3)")  # ends included
     world = ("dataset.triples=2000", "run.limit=24", "evaluation.bootstrap_resamples=100", "llm=oracle", "run.dir=run")
