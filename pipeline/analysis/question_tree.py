@@ -476,6 +476,8 @@ def trail_texts(trace: QuestionTrace) -> Mapping[int, str]:
         if event["event"] == "cut":
             what = "a gold path" if event["edge"] is not None else "a gold answer" if event["number"] else "other nodes"
             text = f"{event['by']} cuts {what}"
+        if event["event"] == "unnamed" and event["number"]:
+            text = "the gold answer has no name"
         if event["event"] == "topics":
             text = None if event["number"] else "the topic entities are not in the graph"
         if text:

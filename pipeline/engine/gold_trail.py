@@ -74,12 +74,13 @@ class GoldTrail:
         """Nodes to which the last edge of a gold path led, and gold answers that were found off the gold paths."""
         self._behind: dict[Node, set[Node]] = {}
         """Gold answer on the way to others → the nodes that were reached from it."""
+        self._named: dict[EntityId, bool] = {}
+        """Gold answer whose name was looked up → whether the graph has one."""
         self._met_names: set[str] = set()
         """Texts of gold answers that were found."""
         self._passed_names: set[str] = set()
         """Texts of gold answers that were met on the way to others: the actor of whose films the director is sought."""
-        names = [answer.name for answer in gold.answers]
-        self._is_count = len(names) == 1 and names[0].isascii() and names[0].isdigit()
+        self._is_count = len(gold.answers) == 1 and gold.answers[0].name.isascii() and gold.answers[0].name.isdigit()
         self._topics = {path.topic for path in self.paths}
         self._labels: dict[EntityId, str] = {}
         """Name of each node whose name was looked up, where it is not its id."""
@@ -172,12 +173,21 @@ class GoldTrail:
                 self._ends.update(node for node in gold if id not in self._behind.get(node, ()))
 
     def name(self, step: Step, found: Mapping[EntityId, str | None]) -> None:
-        """Note whether a node has the name of a gold answer, where ids are not names."""
+        """Note whether a node has the name of a gold answer, where ids are not names, and a gold answer any name."""
         self._labels.update((id, name) for id, name in found.items() if name and name != id)
         others = found.keys() - self._topics
         named = {id for id in others if found[id] in self._gold and not self._is_gold(id)}
         self._forms.update((id, self._forms[name]) for id in named if (name := found[id]) is not None)
         self._add_found(step, named)
+        self._note_names(step, {id: name is not None for id, name in found.items() if self._is_gold(id)})
+
+    def _note_names(self, step: Step, found: Mapping[EntityId, bool]) -> None:
+        """Note whether no gold answer has a name: then none can be shown to a model, or be an answer."""
+        were_unnamed = bool(self._named) and not any(self._named.values())
+        self._named.update(found)
+        is_named = any(self._named.values())
+        if found and (were_unnamed or not is_named):
+            self._marks.append(_Mark(step.index, "unnamed", number=0 if is_named else len(self._named)))
 
     def read_features(self, step: Step, found: Mapping[EntityId, Mapping[str, Any] | None]) -> None:
         """Note whether a feature has the text of a gold answer."""

@@ -47,6 +47,10 @@ class MissingNodes:
     """Questions of which no gold answer is in the graph, by its id or its exact name."""
     gold: str = ""
     """Such an answer."""
+    unnamed: int = 0
+    """Questions whose gold answers are all nodes without a name."""
+    unnamed_gold: EntityId = ""
+    """Such a node."""
     no_way: int = 0
     """Questions without a gold path whose answers are values that the graph does not hold, such as counts."""
     value: str = ""
@@ -84,6 +88,14 @@ class MissingNodes:
             f"{found}{self._or_hidden}; with answers from the graph, Hits@1 cannot exceed {best:.1f} %, unless these "
             "names are only spelled differently, have other spaces, or are in a language that kg.vocabulary.languages "
             "does not list"
+        )
+
+    @property
+    def about_unnamed(self) -> str:
+        """How many questions have only gold answers that no prompt can show."""
+        return (
+            f"{self.unnamed:,} of {self._among_golds}: the graph has no name for a gold answer (e.g. "
+            f"'{self.unnamed_gold}'): no method can read it there"
         )
 
     @property
@@ -139,9 +151,10 @@ class MissingNodes:
         """Return one sentence for each kind of nodes or relations that are missing."""
         topics = [self.about_topics] if self.no_topic else []
         golds = [self.about_golds] if self.no_gold else []
+        unnamed = [self.about_unnamed] if self.unnamed else []
         values = [self.about_values] if self.no_way else []
         relations = [self.about_relations] if self.no_relation else []
-        return [*self.about_hidden, *topics, *golds, *values, *relations]
+        return [*self.about_hidden, *topics, *golds, *unnamed, *values, *relations]
 
 
 async def count_missing_nodes(
@@ -205,6 +218,7 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Miss
     named = {name for name, ids in (await graph.find_by_name([*names], 1)).items() if ids}
     if found.topic_node is None and (by_name := await _given_by_name(graph, topics - nodes)):
         found.topic, found.topic_node = by_name
+    await _count_unnamed(graph, examples, nodes & golds, found)
     for example in examples:
         absent = [entity.id for entity in example.question.topic_entities if entity.id not in nodes]
         found.questions += 1
@@ -226,6 +240,18 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Miss
         if not _is_named(example.gold, named) and not example.gold.paths:
             found.no_way += 1
             found.value = found.value or example.gold.answers[0].name
+
+
+async def _count_unnamed(
+    graph: KnowledgeGraph, examples: Sequence[Example], golds: Collection[EntityId], found: MissingNodes
+) -> None:
+    """Count the questions whose gold answers are among these nodes, which have no names."""
+    unnamed = {id for id, name in (await graph.labels(sorted(golds))).items() if name is None}
+    for example in examples:
+        ids = [gold.id for gold in example.gold.answers]
+        if ids and all(id in unnamed for id in ids):
+            found.unnamed += 1
+            found.unnamed_gold = found.unnamed_gold or ids[0] or ""
 
 
 async def _given_by_name(graph: KnowledgeGraph, absent: Collection[EntityId]) -> tuple[str, EntityId] | None:

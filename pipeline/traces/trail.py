@@ -12,7 +12,18 @@ from typing import Literal, NamedTuple, TypeAlias
 from pipeline.types import EntityId, Gold, Relation, RelationPath
 
 TrailEventName: TypeAlias = Literal[
-    "listed", "followed", "passed", "reached", "found", "shown", "written", "kept", "cut", "answered", "topics"
+    "listed",
+    "followed",
+    "passed",
+    "reached",
+    "found",
+    "unnamed",
+    "shown",
+    "written",
+    "kept",
+    "cut",
+    "answered",
+    "topics",
 ]
 
 _MOST_PATHS = 16
@@ -33,6 +44,7 @@ class TrailEvent(NamedTuple):
     - `reached`: following it led to `number` nodes;
     - `found`: a lookup returned `number` nodes that are gold answers. A gold answer that was met only where a gold path
       leads on, such as an actor of a film who has directed another one, counts in no event without `edge`;
+    - `unnamed`: the graph has no name for the gold answers found so far, which are `number`; 0 once it has one for one;
     - `shown`: the prompt of a model call names the edge, or `number` gold answers. A prompt that names one of the nodes
       at which the edge may begin, and no other, does not count if this node leads to no gold answer;
     - `written`: the completion names the edge, or gives its number, or names `number` gold answers;

@@ -89,6 +89,10 @@ STEPS = "relations choose neighbours answer"
         ([ANSWER], {"gold_paths": [], "topic_entities": [], "steps": []}, ("topic known", "graph", None)),
         ([{"step": -1, "event": "cut", "edge": 0, "number": 1, "of": 1, "by": "cap"}, ANSWER], {},
          ("relation offered", "cap", 1)),
+        ([FOLLOWED, REACHED, FOUND, {"step": 2, "event": "unnamed", "number": 1}, ANSWER], {}, ("shown", "graph", 2)),
+        ([FOLLOWED, REACHED, FOUND, {"step": 2, "event": "unnamed", "number": 1},
+          {"step": 2, "event": "unnamed", "number": 0}, {"step": 3, "event": "shown", "number": 1}, ANSWER], {},
+         ("answered", "model", 3)),
         ([ANSWER], {"followed_relations": None}, ("answered", "model", 3)),
     ],
 )  # fmt: skip

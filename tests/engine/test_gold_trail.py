@@ -260,3 +260,14 @@ async def test_a_prompt_about_a_node_that_leads_nowhere_does_not_show_the_edge()
         trail.show(Step(number, "llm", "r", 0.0), {"entity": entity, **relations})
     await trail.look_ahead(cast("GraphLookups", Marriages()))
     assert [event.step for event in trail.events if (event.event, event.edge) == ("shown", 2)] == [3, 5, 6]
+
+
+def test_gold_answers_without_a_name_are_noted_until_one_has_a_name() -> None:
+    trail = GoldTrail(Gold(answers=(GoldAnswer("The Book", "m.1"), GoldAnswer("The Film", "m.2"))))
+    trail.name(Step(1, "kg", "labels", 0.0), {"m.9": None})
+    assert trail.events == []
+    trail.name(Step(2, "kg", "labels", 0.0), {"m.1": None, "m.9": "Ann"})
+    trail.name(Step(3, "kg", "labels", 0.0), {"m.2": "The Film"})
+    trail.name(Step(4, "kg", "labels", 0.0), {"m.1": None})
+    noted = [(each.step, each.number) for each in trail.events if each.event == "unnamed"]
+    assert noted == [(2, 1), (3, 0)]

@@ -92,6 +92,16 @@ async def test_no_key_is_named_that_offers_no_relation(dataset: Custom) -> None:
     assert about_topic.endswith("or only with relations that are never offered, such as 'user#knows'")
 
 
+@pytest.mark.parametrize("dataset", ["Ann\twrote\tm.1\nAnn\tknows\tm.2\nm.2\ttype.object.name\tBo\n"], indirect=True)
+async def test_gold_answers_without_a_name_are_counted(dataset: Custom) -> None:
+    unnamed = {"id": "m.1", "name": "The Book"}
+    assert await warnings(dataset, rows(unnamed, {"id": "m.2"}, "m.1")) == [
+        "2 of 3 questions: the graph has no name for a gold answer (e.g. 'm.1'): no method can read it there"
+    ]
+    both = json.dumps({"id": "q", "question": "?", "topic_entities": ["Ann"], "answers": [unnamed, {"id": "m.2"}]})
+    assert await warnings(dataset, both) == [], "one of the answers can be read"
+
+
 async def test_questions_without_gold_answers_have_no_share_in_the_limit_of_the_score(dataset: Custom) -> None:
     without = json.dumps({"id": "q9", "question": "Whom?", "topic_entities": ["Ann"], "answers": []}) + "\n"
     (said,) = await warnings(dataset, rows("Bo", "Cy", "Bo", "Bo") + without)
@@ -140,6 +150,9 @@ class Server:
     async def relations(self, ids: Sequence[EntityId]) -> dict[EntityId, list[Relation]]:
         self.batches.append(len(ids))
         return {id: [Relation("knows", "out")] if id == "Ann" else [] for id in ids}
+
+    async def labels(self, ids: Sequence[EntityId]) -> dict[EntityId, str | None]:
+        return {id: id for id in ids}
 
     async def find_by_name(self, names: Sequence[str], limit: int) -> dict[str, list[EntityId]]:
         return {name: [] for name in names}

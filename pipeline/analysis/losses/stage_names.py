@@ -27,9 +27,9 @@ Reason: TypeAlias = Literal[
 ]
 """
 What lost the answer: a beam; another limit of the method or of the budget (a depth, a prefilter, a sample, a budget);
-the model; a reply that could not be read; the graph, which does not lead on; the rule that compares answers; an error
-that ended the question. `no gold path`: the dataset does not say how the answer is found, so nobody can tell which
-relation was missing.
+the model; a reply that could not be read; the graph, which does not lead on or has no name for the gold answer; the
+rule that compares answers; an error that ended the question. `no gold path`: the dataset does not say how the answer is
+found, so nobody can tell which relation was missing.
 """
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -122,7 +122,7 @@ class Loss:
 
 _CAUSES = {
     "cap": "limit of the method or the budget",
-    "graph": "graph, which does not lead on",
+    "graph": "graph, which does not lead on, or has no name for it",
     "no gold path": "search; the dataset has no gold path to say more",
     "old trace": f"trace, which cannot tell: {_OLD_TRACE}",
 }
@@ -138,7 +138,7 @@ REASON_MEANINGS: Mapping[Reason, str] = {
     "against the same relation at the next hop",
     "model": "a reply, which left the candidate out or gave it a score of 0, for example",
     "parse failure": "a reply that could not be read",
-    "graph": "the graph does not lead on",
+    "graph": "the graph does not lead on, or has no name for the gold answer",
     "match rule": "the answer is nearly right, and the rule that compares answers did not recognise it",
     "error": "the question failed",
     "no gold path": "the dataset does not say how the answer is found",

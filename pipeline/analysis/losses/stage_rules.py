@@ -54,6 +54,8 @@ class _Question(SearchRules):
         found = self._of("found")
         if not found:
             return None
+        if (unnamed := self._of("unnamed")) and unnamed[-1].number:
+            return Loss("shown", "graph", unnamed[-1].step)
         if len(self._row["topic_entities"] or ()) > 1 and (loss := self._side_loss(found)):
             return loss
         if self._is_counted:

@@ -33,6 +33,7 @@ _ROWS = 200
 _NAMED = 20
 """The number of questions whose topic entities are checked for names."""
 _INCOMPLETE = "Load the whole graph, or exclude the questions that it cannot answer."
+_NO_NAME = "Load the names of these nodes, choose their relation by kg.vocabulary.names, or leave the questions out."
 _RENAME = "Do what the brackets say, unless no question needs these relations."
 _SLOW = "See the latencies above: one of the servers is slow or overloaded."
 SEE_ERROR = "See the error in full: kgqa evaluate with these keys and run.limit=1, then kgqa show."
@@ -78,8 +79,9 @@ async def topic_entities(configuration: Configuration) -> list[Finding]:
         found = replace(await count_missing_nodes(graph, iter(examples)), complete=False)
         names = await _names(graph, examples)
     golds = warning("gold answers", found.about_golds, _INCOMPLETE) if found.no_gold else []
+    unnamed = warning("gold answers", found.about_unnamed, _NO_NAME) if found.unnamed else []
     hidden = [line for said in found.about_hidden for line in warning("relations", said, _RENAME)]
-    return [*_topics(found), *golds, *hidden, *names]
+    return [*_topics(found), *golds, *unnamed, *hidden, *names]
 
 
 async def _names(graph: KnowledgeGraph, examples: Sequence[Example]) -> list[Finding]:

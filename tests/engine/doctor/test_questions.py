@@ -76,7 +76,8 @@ class TestNames:
         return ["dataset=custom", *files, "kg/vocabulary=wikidata"]
 
     async def test_no_label_in_the_language_asked_for(self, wikidata: list[str]) -> None:
-        topics, names = await questions.topic_entities(of_own(wikidata))
+        topics, golds, names = await questions.topic_entities(of_own(wikidata))
+        assert "the graph has no name for a gold answer (e.g. 'Q2')" in golds.found
         assert topics.level == "ok"
         assert names.level == "warning"
         assert names.found == (
@@ -91,8 +92,8 @@ class TestNames:
         assert names.found.endswith("prompts will show no names")
 
     async def test_labels_in_the_language_asked_for(self, wikidata: list[str]) -> None:
-        (finding,) = await questions.topic_entities(of_own([*wikidata, "kg.vocabulary.languages=[de]"]))
-        assert finding.level == "ok"
+        topics, golds = await questions.topic_entities(of_own([*wikidata, "kg.vocabulary.languages=[de]"]))
+        assert (topics.level, golds.subject) == ("ok", "gold answers")
 
 
 class TestTopicEntities:
@@ -128,6 +129,14 @@ class TestTopicEntities:
             "cannot exceed 66.7 %, unless these names are only spelled differently, have other spaces, or are in "
             "a language that kg.vocabulary.languages does not list",
         )
+
+    async def test_a_gold_answer_has_no_name(self, own: list[str], tmp_path: Path) -> None:
+        (tmp_path / "graph.tsv").write_text("Ann\tson\tm.1\n")
+        rows = (tmp_path / "rows.jsonl").read_text().replace('"Bob"', '{"id": "m.1"}')
+        (tmp_path / "rows.jsonl").write_text(rows)
+        level, found, fix = worst(await questions.topic_entities(of_own(own)))
+        assert (level, found[:61]) == ("warning", "3 of the first 3 questions: the graph has no name for a gold ")
+        assert "kg.vocabulary.names" in fix
 
     async def test_a_method_without_a_graph(self, own: list[str], tmp_path: Path) -> None:
         (tmp_path / "graph.tsv").write_text("Eve\tson\tAbel\n")
