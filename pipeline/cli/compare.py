@@ -188,8 +188,10 @@ def _run_again(base: RunConfiguration, plan: Plan) -> RerunVariance:
     keys: dict[str, Any] = {"dir": str(folder.path), "limit": questions, "reuse": [], "retry_failed": False}
     again = config.complete({**base.config, "run": {**run, **keys}})
     refuse_other_folder(base.folder.path / "run.yaml", base.folder.require_run(), [again])
-    config.check(again)
-    _refuse_other_code(base, again)
+    try:
+        config.check(again)
+    finally:  # an edited class may lack a key of the run, or have a new one
+        _refuse_other_code(base, again)
     configuration = Configuration((*base.overrides, f"run.limit={questions}"), again)
     _describe_as_base(folder, base, configuration)
     try:

@@ -125,7 +125,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     firsts = _first_equal(configurations)
     checked = [configurations[number] for number in dict.fromkeys(firsts)]
     for each in _with_progress(checked, "checking the configurations", console):
-        each.check()
+        _check(each)
     if repeated := [(number, first) for number, first in enumerate(firsts) if number != first]:
         said = "configuration {} is equal to configuration {}".format(*repeated[0])
         more = f", and {len(repeated) - 1:,} more to an earlier one" if len(repeated) > 1 else ""
@@ -156,6 +156,23 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     except BaseException:
         folder.remove_if_empty(created)
         raise
+
+
+def _check(configuration: Configuration) -> None:
+    """Raise UserError if a value is wrong, and say so if it is for an edit of the user's class since `run.yaml`."""
+    try:
+        configuration.check()
+    except UserError as error:
+        file = configuration.file
+        points = (RunFolder(file.parent).read_run() or {"points": []})["points"] if file else []
+        saved = [point for point in points if tuple(point["overrides"]) == configuration.overrides]
+        changed = [name for point in saved for name in resume.changed_sources(point, configuration.config)]
+        if not changed:
+            raise
+        raise UserError(
+            f"{error}. The source of {changed[0]} has changed since the run was begun: give the command of the run in "
+            "place of this file"
+        ) from None
 
 
 def _first_equal(configurations: Sequence[Configuration]) -> list[int]:

@@ -34,6 +34,28 @@ def test_a_changed_source_of_the_users_is_refused(project: Project, file: str, m
     project.run(*words, "run.restart=true")
 
 
+def test_a_new_key_of_an_edited_class_is_not_asked_for_with_a_saved_configuration(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, words = project.write_method(monkeypatch)
+    project.run(*words)
+    project.run("llm=similarity", folder="runs/other")
+    source = (code / "capital.py").read_text()
+    (code / "capital.py").write_text(source.replace("    name: str\n", "    name: str\n    width: int\n"))
+    sys.modules.pop("capital", None)
+    capsys.readouterr()
+    assert main(["evaluate", "runs/r/run.yaml", "run.trust=true"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "method.width must be given" in said
+    assert said.endswith(
+        "The source of capital.Capital has changed since the run was begun: give the command of the run in place of "
+        "this file"
+    )
+    assert main(["compare", "runs/r", "runs/other", "noise.questions=3", "run.trust=true"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "noise.questions runs the base again, but the source of capital.Capital has changed" in said
+
+
 def test_the_files_of_a_method_are_found_without_running_what_it_never_imports(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
