@@ -32,7 +32,15 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_row, read_shards, scan_shards
 from pipeline.traces.storage import StoragePath, storage_path
 
-_TYPES = pl.Schema({"configuration": pl.Int32(), "retriever": pl.String(), "departures": pl.List(pl.String())})
+_TYPES = pl.Schema(
+    {
+        "configuration": pl.Int32(),
+        **dict.fromkeys(("label", "retriever", "model", "graph"), pl.String()),
+        **dict.fromkeys((f"{name}{end}" for name in SCORES for end in ("", "_low", "_high")), pl.Float64()),
+        "departures": pl.List(pl.String()),
+        "overrides": pl.List(pl.String()),
+    }
+)
 """The types of columns that values alone do not tell."""
 
 

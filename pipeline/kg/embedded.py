@@ -123,7 +123,8 @@ class EmbeddedGraph:
         First those that are hidden by the start of their names, then those hidden by another part. None are returned of
         a graph that names its nodes as Freebase does: there, they are bookkeeping.
         """
-        if not self.vocabulary.percent_encoded or not self._filter.meta.isdisjoint(self._counts):
+        naming = map(self.terms.predicate_name, (*self.vocabulary.names, *self.vocabulary.aliases))
+        if not self.vocabulary.percent_encoded or not self._counts.keys().isdisjoint(naming):
             return [], []
         hidden = sorted(each for each in self._counts if not self._filter.keeps(each))
         by_start = grouped(hidden, self._filter.is_hidden)

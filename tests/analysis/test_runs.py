@@ -101,6 +101,12 @@ def test_sums_over_a_large_sweep_do_not_wrap(run: Run, counter: str) -> None:
     assert total == (2**31 - 1) * count
 
 
+def test_the_configurations_of_two_runs_can_be_put_together(run: Run, tmp_path: Path) -> None:
+    assert main(["evaluate", *WORDS, "method=cot", f"run.dir={tmp_path}/run"]) == 0
+    both = pl.concat([run.configurations, open_run(tmp_path / "run").configurations]).collect()
+    assert both.height == 3
+
+
 def test_the_dataframes_can_be_joined(run: Run) -> None:
     questions = run.questions.select("configuration", "question_id", "question")
     configurations = run.configurations.select("configuration", "overrides")
