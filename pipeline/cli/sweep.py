@@ -33,7 +33,10 @@ _CHOICE = re.compile(r"\w+=[\w-]+")
 _LIST = re.compile(r"(?P<key>[\w.]+)=\[(?P<values>.+)\]")
 _COUNT = re.compile(r"\d (×|%|other|question|call|repl|row|error|configuration)")
 """A number of what a note counts."""
-_UNKNOWN_KEY = re.compile(r"unknown key '(?P<group>\w+)\.[^']*'\. It is a key of ")
+_OF_ONE_CHOICE = re.compile(
+    r"unknown key '(?P<group>\w+)\.[^']*'\. It is a key of |(?P<set>\w+)\.\w+=\S+ sets \S+ of \w+,"
+)
+"""A key that another choice of its group has, or takes with this value."""
 
 
 def run(arguments: Arguments) -> Output:
@@ -146,11 +149,14 @@ def _of_several_values(error: UserError, overrides: Sequence[str]) -> UserError:
     for listed in filter(None, map(_LIST.fullmatch, overrides)):
         if str(error).startswith(f"{listed['key']}=["):
             return UserError(f"{error}. For several values, write {listed['key']}={listed['values']}")
-    key = _UNKNOWN_KEY.match(str(error))
-    several = key and any(word.startswith(f"{key['group']}=") and "," in word for word in overrides)
-    if not several:
+    key = _OF_ONE_CHOICE.match(str(error))
+    group = key and (key["group"] or key["set"])
+    if not any(word.startswith(f"{group}=") and "," in word for word in overrides):
         return error
-    return UserError(f"{error} To sweep other choices, too, write one configuration a line: kgqa sweep FILE")
+    end = "" if str(error).endswith((".", "?")) else "."
+    return UserError(
+        f"{error}{end} To give each choice its own values, write one configuration a line: kgqa sweep FILE"
+    )
 
 
 def _configurations_of(file: Path, overrides: Sequence[str]) -> list[Configuration]:

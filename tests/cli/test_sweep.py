@@ -509,9 +509,12 @@ def test_each_row_of_the_table_is_one_line(kgqa: Kgqa, width: int, monkeypatch: 
 
 
 def test_a_key_of_one_method_in_a_sweep_over_several_is_explained(kgqa: Kgqa) -> None:
+    way = " To give each choice its own values, write one configuration a line: kgqa sweep FILE"
     said = kgqa("sweep", *WORLD, "method=srp,parog", "method.max_subgoals=3,6").sentence
-    assert said.endswith(
-        "It is a key of method=parog. To sweep other choices, too, write one configuration a line: kgqa sweep FILE"
+    assert said.endswith(f"It is a key of method=parog.{way}")
+    said = kgqa("sweep", *WORLD, "method=srp,rag", "method.depth=2,3").sentence
+    assert (
+        said == f"method.depth=3 sets method.hops of rag, and method.hops=3 is wrong: input should be 0, 1 or 2.{way}"
     )
 
 
