@@ -40,7 +40,7 @@ from pipeline.engine.retry_advice import begun_by_other, retry_in_search
 from pipeline.engine.run_summary import TIMES, RunTotals, renewed_summary, summarise
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
 from pipeline.engine.sources import model_sources, project_sources, refuse_edited, user_sources
-from pipeline.errors import Outage, RunStopped, Unreachable, UserError, single_errors
+from pipeline.errors import Outage, RunStopped, StorageError, Unreachable, UserError, single_errors
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.roles import check_roles, remarks
@@ -153,9 +153,16 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
             with description.told_if_stopped():
                 totals = asyncio.run(_run_shards(configurations, folder, saved, description, console))
             return summarise(folder, totals)
-    except BaseException:
-        folder.remove_if_empty(created)
+    except BaseException as error:
+        folder.remove_if_empty(created, is_wrong=isinstance(error, Exception) and _is_wrong(error))
         raise
+
+
+def _is_wrong(error: Exception) -> bool:
+    """Whether the command has to be changed: servers that answer again, or free space on a disk, do not help."""
+    return all(
+        isinstance(each, UserError) and not isinstance(each, Outage | StorageError) for each in single_errors(error)
+    )
 
 
 def _check(configuration: Configuration) -> None:

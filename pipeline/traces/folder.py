@@ -150,12 +150,16 @@ class RunFolder:
         """Whether a search has made the run by the scores of earlier batches. Older runs do not say it."""
         return self.is_batch and bool(self.require_run().get("chosen_by_scores", True))
 
-    def remove_if_empty(self, created: Sequence[Path]) -> None:
+    def remove_if_empty(self, created: Sequence[Path], *, is_wrong: bool = False) -> None:
         """Remove the folder if nothing but rejected rows was stored in it: the error of the command names the first.
 
         `created` is what `create` returned. Without the run folder nothing is removed; folders around it go with it.
+        The folder of a command that `is_wrong` may also describe a run that has no reply yet: no command continues it.
         """
-        left = {self.path / "lock", self.rejected}
+        left: set[StoragePath] = {self.path / "lock", self.rejected}
+        if is_wrong:
+            drafts = (draft for draft in matching(self.path / "drafts", "shard-*.jsonl") if not read_whole(draft))
+            left |= {self.path / "run.yaml", *matching(self.path / "prompts", "*.json"), *drafts}
         if self.path not in created or any(file.is_file() for file in created[0].rglob("*") if file not in left):
             return
         shutil.rmtree(created[0], ignore_errors=True)

@@ -299,3 +299,14 @@ def test_a_graph_without_facts_is_refused_before_a_question_is_asked(kgqa: Kgqa,
     ran = kgqa("evaluate", "dataset=custom", *files, "llm=oracle", f"run.dir={tmp_path / 'run'}")
     assert ran.code == 2
     assert ran.sentence == "the graph of custom has no facts: see whether its file is empty or was copied only in part"
+
+
+def test_a_prompt_without_a_simulator_leaves_no_run_folder(kgqa: Kgqa, monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = conf_dir().parent / "docs" / "examples"
+    monkeypatch.syspath_prepend(str(examples / "code"))
+    monkeypatch.setenv("KGQA_CONF", str(examples / "conf"))
+    refused = kgqa(
+        "evaluate", "method=neighbour", "dataset.triples=2000", "llm=oracle", "run.dir=runs/r", "run.limit=4"
+    )
+    assert "llm=oracle cannot answer neighbour.pick: no simulator of PickFacts" in refused.err
+    assert not Path("runs").exists()

@@ -79,3 +79,18 @@ def test_an_empty_run_folder_goes_with_the_folders_that_were_made_for_it(tmp_pat
     other = RunFolder(tmp_path / "kept" / "runs" / "other")
     other.remove_if_empty(other.create())
     assert other.path.exists(), "the folder was there before"
+
+
+def test_the_folder_of_a_wrong_command_without_a_reply_is_removed(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path / "run")
+    created = run.create()
+    draft = run.path / "drafts" / "shard-00000.0123abcd.jsonl"
+    (run.path / "run.yaml").write_text("")
+    draft.write_text("[]\n")
+    run.remove_if_empty(created, is_wrong=True)
+    assert draft.exists(), "it has a reply"
+    draft.write_text("")
+    run.remove_if_empty(created)
+    assert draft.exists(), "the same command continues it"
+    run.remove_if_empty(created, is_wrong=True)
+    assert not run.path.exists()
