@@ -79,7 +79,8 @@ def seed_line(
     means = seed_means(groups, methods, overrides, scores, are_shared=are_shared)
     equal = [each for each in means if each.is_equal]
     sharing = [each for each in equal if each.is_shared]
-    of_some = "" if sharing == equal else f" ({', '.join(each.words for each in sharing[:_SHOWN])})"
+    more = f", and {len(sharing) - _SHOWN:,} more" if len(sharing) > _SHOWN else ""
+    of_some = "" if sharing == equal else f" ({', '.join(each.words for each in sharing[:_SHOWN])}{more})"
     shared = f"; at temperature 0, seeds share their calls{of_some}" if sharing else ""
     return [f"{score} over seeds, mean ± 1.96·s/√n: {named(means)}{shared}"] if means else []
 

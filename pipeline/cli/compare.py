@@ -41,7 +41,7 @@ from pipeline.cli.arguments import Arguments, Trust
 from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
-from pipeline.engine.resume import changed_sources
+from pipeline.engine.resume import changed_sources, edited_sources
 from pipeline.engine.retry_advice import RESTART, begun_by_other
 from pipeline.engine.run import Configuration, execute
 from pipeline.errors import Outage, UserError
@@ -190,8 +190,11 @@ def _run_again(base: RunConfiguration, plan: Plan) -> RerunVariance:
     refuse_other_folder(base.folder.path / "run.yaml", base.folder.require_run(), [again])
     try:
         config.check(again)
-    finally:  # an edited class may lack a key of the run, or have a new one
-        _refuse_other_code(base, again)
+    except UserError:
+        if edited_sources(base.folder.require_run()["points"][base.number], again):
+            _refuse_other_code(base, again)  # an edited class may lack a key of the run, or have a new one
+        raise
+    _refuse_other_code(base, again)
     configuration = Configuration((*base.overrides, f"run.limit={questions}"), again)
     _describe_as_base(folder, base, configuration)
     try:

@@ -24,7 +24,7 @@ from pipeline.cli.run_output import exit_code, failure_notes
 from pipeline.cli.sweep import run_configurations
 from pipeline.console import Console
 from pipeline.datasets.selection import Selection
-from pipeline.engine.run import Configuration
+from pipeline.engine.run import Configuration, run_dir
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import plain_table
@@ -104,6 +104,20 @@ class Sampling(Sweep):
         sample = {**whole, "dataset": sampled, "run": sampled_run, "engine": engine}
         return super().prepare(replace(configuration, config=sample))
 
+    def refuse(self, configurations: Sequence[Configuration]) -> None:
+        """Raise UserError if the sample was asked with another `run.reuse`: its calls are not those of this command."""
+        folder, run = RunFolder(run_dir(configurations)), configurations[0].config["run"]
+        saved = None if run["restart"] else folder.read_run()
+        if saved is None:
+            return
+        before, given = saved["points"][0]["config"]["run"]["reuse"], run["reuse"]
+        if {storage_path(each).absolute() for each in before} != {storage_path(each).absolute() for each in given}:
+            was, now = (config.shell_override("run.reuse", runs) for runs in (before, given))
+            raise UserError(
+                f"the sample in {folder.path} was asked with {was}, and not with {now}, so it does not tell which "
+                "calls are made: ask it again with run.restart=true"
+            )
+
 
 @plain_dataclass(frozen=True)
 class Line:
@@ -124,7 +138,6 @@ def run(arguments: Arguments) -> Output:
     plan: Plan = config.build("estimate", config.compose(own, name="estimate"))
     sampling = Sampling(plan.questions, Console(stderr=True))
     run_configurations(Arguments(words=arguments.words, overrides=others), sampling)
-    _refuse_other_reuse(sampling)
     lines, basis = estimate(sampling, plan)
     figures = {
         "questions": len(_asked(sampling.wholes[0])),
@@ -216,21 +229,6 @@ def _parts(sampling: Sampling, plan: Plan) -> Iterator[dict[str, Projection]]:
             sample = measure(folder, numbers, token_prices=plan.token_prices)
             for rows, questions in _by_reuse(sample, whole, has_taken=_has_taken(folder)):
                 yield project(rows, questions, config.build("evaluation", whole))
-
-
-def _refuse_other_reuse(sampling: Sampling) -> None:
-    """Raise UserError if the sample was asked with another `run.reuse`: its calls are not those of this command."""
-    if not sampling.batches:
-        return
-    folder, _ = sampling.batches[0]
-    given = sampling.wholes[0]["run"]["reuse"]
-    before = folder.require_run()["points"][0]["config"]["run"]["reuse"]
-    if [storage_path(run).absolute() for run in before] != [storage_path(run).absolute() for run in given]:
-        was, now = (config.shell_override("run.reuse", runs) for runs in (before, given))
-        raise UserError(
-            f"the sample in {folder.path} was asked with {was}, and not with {now}, so it does not tell which calls "
-            "are made: ask it again with run.restart=true"
-        )
 
 
 def _has_taken(folder: RunFolder) -> bool:

@@ -182,7 +182,9 @@ class GoldTrail:
         self._note_names(step, {id: name is not None for id, name in found.items() if self._is_gold(id)})
 
     def _note_names(self, step: Step, found: Mapping[EntityId, bool]) -> None:
-        """Note whether no gold answer has a name: then none can be shown to a model, or be an answer."""
+        """Note whether no gold answer has a name: then none can be shown to a model. Nodes to count need no name."""
+        if self._is_count:
+            return
         were_unnamed = bool(self._named) and not any(self._named.values())
         self._named.update(found)
         is_named = any(self._named.values())

@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeline import config
 from pipeline.datasets.gold_paths import SparqlPaths
+from pipeline.grouping import grouped
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.fit_to_graph import fit_to_graph
 from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
@@ -179,17 +180,33 @@ async def count_missing_nodes(
 
 
 def told_apart(asked: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the start of a sentence about each of some sections of questions and graphs: the keys that differ.
+    """Return the start of a sentence about each of some sections of questions and graphs: what differs.
 
-    It is empty for a single one, and names one key if its values tell all apart.
+    Each has the sections `dataset`, `kg` and `run`, and `choices`, the names of the chosen files. It is empty for a
+    single one. Where the choices differ, they are named. Where they do not, one key is named if its values tell all
+    apart, else all keys that differ.
     """
-    flat = [dict(config.flatten(each)) for each in asked]
-    every = dict.fromkeys(key for each in flat for key in each)
-    values = {key: [config.written(each.get(key)) for each in flat] for key in every}
-    differing = [key for key, of_key in values.items() if len(set(of_key)) > 1]
-    telling = next(([key] for key in differing if len(set(values[key])) == len(flat)), differing)
-    words = (" ".join(f"{key}={values[key][place]}" for key in telling) for place in range(len(flat)))
-    return [f"{each}: " if each else "" for each in words]
+    chosen = [each["choices"] for each in asked]
+    differing = _differing(chosen)
+    starts = [[f"{group}={each[group]}" for group in differing] for each in chosen]
+    for alike in grouped(range(len(asked)), lambda place: config.canonical(chosen[place])).values():
+        flat = [dict(config.flatten({**asked[place], "choices": {}})) for place in alike]
+        keys = _differing(flat)
+        telling = next(([key] for key in keys if _tells_apart(key, flat)), keys)
+        for place, values in zip(alike, flat, strict=True):
+            starts[place] += [f"{key}={config.written(values.get(key))}" for key in telling]
+    return [f"{' '.join(words)}: " if words else "" for words in starts]
+
+
+def _differing(sections: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the keys whose values differ between sections."""
+    keys = dict.fromkeys(key for each in sections for key in each)
+    return [key for key in keys if len({config.canonical(each.get(key)) for each in sections}) > 1]
+
+
+def _tells_apart(key: str, sections: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether each section has another value of a key."""
+    return len({config.canonical(each.get(key)) for each in sections}) == len(sections)
 
 
 def _by_graph(graph: KnowledgeGraph, examples: Sequence[Example]) -> Iterator[tuple[KnowledgeGraph, Sequence[Example]]]:
@@ -218,7 +235,7 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Miss
     named = {name for name, ids in (await graph.find_by_name([*names], 1)).items() if ids}
     if found.topic_node is None and (by_name := await _given_by_name(graph, topics - nodes)):
         found.topic, found.topic_node = by_name
-    await _count_unnamed(graph, examples, nodes & golds, found)
+    await _count_unnamed(graph, examples, nodes, found)
     for example in examples:
         absent = [entity.id for entity in example.question.topic_entities if entity.id not in nodes]
         found.questions += 1
@@ -243,15 +260,21 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Miss
 
 
 async def _count_unnamed(
-    graph: KnowledgeGraph, examples: Sequence[Example], golds: Collection[EntityId], found: MissingNodes
+    graph: KnowledgeGraph, examples: Sequence[Example], nodes: Collection[EntityId], found: MissingNodes
 ) -> None:
-    """Count the questions whose gold answers are among these nodes, which have no names."""
-    unnamed = {id for id, name in (await graph.labels(sorted(golds))).items() if name is None}
-    for example in examples:
-        ids = [gold.id for gold in example.gold.answers]
-        if ids and all(id in unnamed for id in ids):
+    """Count the questions none of whose gold answers has a name in the graph, and one of which is among these nodes."""
+    ids = {gold.id for example in examples for gold in example.gold.answers if gold.id in nodes}
+    unnamed = {id for id, name in (await graph.labels(sorted(filter(None, ids)))).items() if name is None}
+    having = [example for example in examples if any(gold.id in unnamed for gold in example.gold.answers)]
+    names = {name for example in having for gold in example.gold.answers for name in (gold.name, *gold.aliases)}
+    named = {name for name, known in (await graph.find_by_name(sorted(names), 1)).items() if known}
+    for example in having:
+        golds = example.gold.answers
+        absent = (gold.id in unnamed or _may_be_absent(gold, nodes, graph) for gold in golds)
+        texts = isinstance(graph, EmbeddedGraph) and any(graph.has_text(gold.name) for gold in golds)
+        if all(absent) and not texts and not _is_named(example.gold, named - unnamed):
             found.unnamed += 1
-            found.unnamed_gold = found.unnamed_gold or ids[0] or ""
+            found.unnamed_gold = found.unnamed_gold or next(gold.id for gold in golds if gold.id in unnamed) or ""
 
 
 async def _given_by_name(graph: KnowledgeGraph, absent: Collection[EntityId]) -> tuple[str, EntityId] | None:

@@ -111,6 +111,14 @@ def changed_sources(point: Mapping[str, Any], now: Mapping[str, Any]) -> list[st
     return changed
 
 
+def edited_sources(point: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return `changed_sources` of a configuration that may be wrong; empty if one of its classes cannot be imported."""
+    try:
+        return changed_sources(point, now)
+    except (ImportError, AttributeError, SyntaxError, ValueError):
+        return []
+
+
 def has_answers(folder: RunFolder) -> bool:
     """Whether the folder holds a question that did not fail, or a model call of an open shard. Raises UserError."""
     if folder.journal_calls():

@@ -82,7 +82,14 @@ class Configuration:
             for section, interface in _INTERFACES.items():
                 _check_members(f"{section}._target_={self.config[section]['_target_']}", built[section], interface)
         except UserError as error:
-            raise (UserError(f"{self.file}: {error}") if self.file else error) from None
+            if self.file is None:
+                raise
+            points = (RunFolder(self.file.parent).read_run() or {"points": []})["points"]
+            saved = [point for point in points if tuple(point["overrides"]) == self.overrides]
+            edited = [name for point in saved for name in resume.edited_sources(point, self.config)]
+            remedy = "give the command of the run in place of this file"
+            edit = f". The source of {edited[0]} has changed since the run was begun: {remedy}" if edited else ""
+            raise UserError(f"{self.file}: {error}{edit}") from None
 
     def refuse_early_stopping(self) -> None:
         """Raise UserError if `run.early_stopping` is set, for a run of this configuration alone."""
@@ -125,7 +132,7 @@ def execute(configurations: Sequence[Configuration], console: Console) -> list[C
     firsts = _first_equal(configurations)
     checked = [configurations[number] for number in dict.fromkeys(firsts)]
     for each in _with_progress(checked, "checking the configurations", console):
-        _check(each)
+        each.check()
     if repeated := [(number, first) for number, first in enumerate(firsts) if number != first]:
         said = "configuration {} is equal to configuration {}".format(*repeated[0])
         more = f", and {len(repeated) - 1:,} more to an earlier one" if len(repeated) > 1 else ""
@@ -163,23 +170,6 @@ def _is_wrong(error: Exception) -> bool:
     return all(
         isinstance(each, UserError) and not isinstance(each, Outage | StorageError) for each in single_errors(error)
     )
-
-
-def _check(configuration: Configuration) -> None:
-    """Raise UserError if a value is wrong, and say so if it is for an edit of the user's class since `run.yaml`."""
-    try:
-        configuration.check()
-    except UserError as error:
-        file = configuration.file
-        points = (RunFolder(file.parent).read_run() or {"points": []})["points"] if file else []
-        saved = [point for point in points if tuple(point["overrides"]) == configuration.overrides]
-        changed = [name for point in saved for name in resume.changed_sources(point, configuration.config)]
-        if not changed:
-            raise
-        raise UserError(
-            f"{error}. The source of {changed[0]} has changed since the run was begun: give the command of the run in "
-            "place of this file"
-        ) from None
 
 
 def _first_equal(configurations: Sequence[Configuration]) -> list[int]:

@@ -34,9 +34,13 @@ class Sweep:
     def run_composed(self, batch: Sequence[Configuration]) -> list[ConfigurationSummary]:
         """Run one batch of composed configurations. Raises UserError."""
         configurations = list(map(self.prepare, batch))
+        self.refuse(configurations)
         summaries = execute(configurations, self._console)
         self.batches.append((RunFolder(run_dir(configurations)), summaries))
         return summaries
+
+    def refuse(self, configurations: Sequence[Configuration]) -> None:
+        """Raise UserError if the prepared configurations of a batch must not be run, for another reason than theirs."""
 
     def prepare(self, configuration: Configuration) -> Configuration:
         """Return a configuration with the run folder of its batch, and the earlier batches to reuse."""

@@ -176,6 +176,7 @@ class Worker:
         """Return the keys of the questions and of the graph that a runtime asks."""
         composed = self._configs[runtime.configurations[0][0]]
         return {
+            "choices": {group: composed["choices"].get(group) for group in ("dataset", "kg")},
             "dataset": composed["dataset"],
             "kg": composed["kg"],
             "run": asdict(Selection.of_run(composed["run"])),

@@ -152,7 +152,11 @@ def test_a_sample_with_other_reused_calls_is_asked_again(kgqa: Kgqa, here: Path)
         f"the sample in {here}/again-sample was asked with 'run.reuse=[run-sample]', and not with 'run.reuse=[]', so "
         "it does not tell which calls are made: ask it again with run.restart=true"
     )
-    assert made("run.dir=again", f"run.reuse=[{here}/run-sample]") > 0, "the same folder in other words"
+    assert made("run.dir=again", f"run.reuse=[{here}/run-sample,run-sample]") > 0, "the same folder in other words"
+    (shard, *_) = sorted((here / "again-sample" / "traces").iterdir())
+    shard.unlink()
+    assert kgqa("estimate", *WORLD, "run.dir=again", "estimate.questions=48").sentence == refused
+    assert not shard.exists(), "it is refused before a call is made"
     assert made("run.dir=again", "run.restart=true") == alone
 
 

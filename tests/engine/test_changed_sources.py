@@ -51,9 +51,29 @@ def test_a_new_key_of_an_edited_class_is_not_asked_for_with_a_saved_configuratio
         "The source of capital.Capital has changed since the run was begun: give the command of the run in place of "
         "this file"
     )
+    assert main(["doctor", "runs/r/run.yaml", "run.trust=true"]) == 2
+    assert "The source of capital.Capital has changed" in " ".join(capsys.readouterr().err.split())
     assert main(["compare", "runs/r", "runs/other", "noise.questions=3", "run.trust=true"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "noise.questions runs the base again, but the source of capital.Capital has changed" in said
+
+
+@pytest.mark.parametrize("broken", ["", "class Capital:", "import nowhere"], ids=["renamed", "half", "import"])
+def test_a_class_that_cannot_be_imported_is_named_with_a_saved_configuration(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], broken: str
+) -> None:
+    code, words = project.write_method(monkeypatch)
+    project.run(*words)
+    project.run("llm=similarity", folder="runs/other")
+    (code / "capital.py").write_text(broken)
+    for command in (
+        ("evaluate", "runs/r/run.yaml", "run.trust=true"),
+        ("compare", "runs/r", "runs/other", "noise.questions=3", "run.trust=true"),
+    ):
+        sys.modules.pop("capital", None)
+        capsys.readouterr()
+        assert main([*command]) == 2
+        assert "method._target_=capital.Capital cannot be imported" in capsys.readouterr().err
 
 
 def test_the_files_of_a_method_are_found_without_running_what_it_never_imports(

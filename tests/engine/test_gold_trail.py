@@ -271,3 +271,10 @@ def test_gold_answers_without_a_name_are_noted_until_one_has_a_name() -> None:
     trail.name(Step(4, "kg", "labels", 0.0), {"m.1": None})
     noted = [(each.step, each.number) for each in trail.events if each.event == "unnamed"]
     assert noted == [(2, 1), (3, 0)]
+
+
+def test_nodes_to_count_need_no_name() -> None:
+    trail = GoldTrail(Gold((GoldAnswer("1"),), {"ann": ((SPOUSE,),)}))
+    trail.reach(Step(0, "kg", "neighbours", 0.0), {("ann", SPOUSE): Neighbours(("m.1",))})
+    trail.name(Step(1, "kg", "labels", 0.0), {"m.1": None})
+    assert "unnamed" not in {event.event for event in trail.events}

@@ -98,8 +98,13 @@ async def test_gold_answers_without_a_name_are_counted(dataset: Custom) -> None:
     assert await warnings(dataset, rows(unnamed, {"id": "m.2"}, "m.1")) == [
         "2 of 3 questions: the graph has no name for a gold answer (e.g. 'm.1'): no method can read it there"
     ]
-    both = json.dumps({"id": "q", "question": "?", "topic_entities": ["Ann"], "answers": [unnamed, {"id": "m.2"}]})
+    row = {"id": "q", "question": "?", "topic_entities": ["Ann"]}
+    both = json.dumps({**row, "answers": [unnamed, {"id": "m.2"}]})
     assert await warnings(dataset, both) == [], "one of the answers can be read"
+    absent = json.dumps({**row, "answers": [unnamed, {"id": "m.77"}]})
+    assert len(await warnings(dataset, absent)) == 1
+    elsewhere = json.dumps({**row, "answers": [{"id": "m.1", "name": "Bo"}]})
+    assert await warnings(dataset, elsewhere) == [], "another node has the name"
 
 
 async def test_questions_without_gold_answers_have_no_share_in_the_limit_of_the_score(dataset: Custom) -> None:
@@ -264,7 +269,8 @@ def test_a_sweep_over_files_names_the_file_of_each_warning(dataset: Custom, tmp_
 
 
 def test_what_tells_questions_and_graphs_apart_is_named() -> None:
-    one = {"dataset": {"seed": 7, "split": "test"}, "run": {"limit": None}}
+    choices = {"dataset": "synthetic", "kg": "embedded"}
+    one = {"choices": choices, "dataset": {"seed": 7, "split": "test"}, "run": {"limit": None}}
     assert told_apart([one]) == [""]
     assert told_apart([one, {**one, "run": {"limit": 5}}]) == ["run.limit=null: ", "run.limit=5: "]
     dev = {"seed": 7, "split": "dev"}
@@ -273,6 +279,13 @@ def test_what_tells_questions_and_graphs_apart_is_named() -> None:
         "dataset.seed=7 dataset.split=test: ",
         "dataset.seed=7 dataset.split=dev: ",
         "dataset.seed=8 dataset.split=dev: ",
+    ]
+    other = {**one, "choices": {**choices, "dataset": "custom"}, "dataset": {"questions": "a"}}
+    mixed = [one, other, {**other, "dataset": {"questions": "b"}}]
+    assert told_apart(mixed) == [
+        "dataset=synthetic: ",
+        "dataset=custom dataset.questions=a: ",
+        "dataset=custom dataset.questions=b: ",
     ]
 
 

@@ -54,13 +54,13 @@ class _Question(SearchRules):
         found = self._of("found")
         if not found:
             return None
-        if (unnamed := self._of("unnamed")) and unnamed[-1].number:
+        shown = [event for event in self._of("shown") if event.at > found[0].at]
+        if not shown and (unnamed := self._of("unnamed")) and unnamed[-1].number:
             return Loss("shown", "graph", unnamed[-1].step)
         if len(self._row["topic_entities"] or ()) > 1 and (loss := self._side_loss(found)):
             return loss
         if self._is_counted:
             return self._count_loss(found[0])
-        shown = [event for event in self._of("shown") if event.at > found[0].at]
         is_shown = any(event.step in self._answering for event in shown) or not self._answering
         is_given_by_code = bool(self._row["hits_any"]) and not shown and self._was_kept_after(found[0])
         return None if is_shown or is_given_by_code else self._unshown_loss(found, shown)
@@ -132,18 +132,23 @@ class _Question(SearchRules):
         An answer that is another node of the graph is not: `Japan` for `Japan Airlines` is no matter of spelling.
         """
         row = self._row
-        gold = set(row["gold"]) | {alias for of_one in row["gold_aliases"] for alias in of_one}
-        forms = [f" {form} " for name in gold if (form := normalise(name))]
-        with_ids = zip(row["answers"], row["answer_ids"] or repeat(None), strict=False)
-        given = [f" {form} " for text, id in with_ids if not self._is_other_node(id) and (form := normalise(text))]
+        golds = zip(row["gold"], row["gold_ids"] or repeat(None), row["gold_aliases"], strict=False)
+        forms = [
+            (f" {form} ", id) for name, id, aliases in golds for text in (name, *aliases) if (form := normalise(text))
+        ]
+        answers = zip(row["answers"], row["answer_ids"] or repeat(None), strict=False)
+        given = [(f" {form} ", id) for text, id in answers if (form := normalise(text))]
         return any(
-            (one in other or other in one) and abs(one.count(" ") - other.count(" ")) <= _FEW_WORDS
-            for one in forms
-            for other in given
+            (one in other or other in one)
+            and abs(one.count(" ") - other.count(" ")) <= _FEW_WORDS
+            and not self._is_other_node(id, gold_id)
+            for one, gold_id in forms
+            for other, id in given
         )
 
-    def _is_other_node(self, id: str | None) -> bool:
-        """Whether a wrong answer is a node of the graph, and the gold answers are known to be others."""
-        if id is None:
-            return False
-        return bool(self._of("found")) or None not in (self._row["gold_ids"] or (None,))
+    def _is_other_node(self, id: str | None, gold_id: str | None) -> bool:
+        """Whether a wrong answer is a node of the graph, and the gold answer another one.
+
+        If a gold answer was found in the graph by its name, the names of the dataset are those of the graph.
+        """
+        return id is not None and (gold_id is not None or bool(self._of("found")))

@@ -111,6 +111,9 @@ def _topics(found: MissingNodes) -> list[Finding]:
         return ok("topic entities", "the questions name none")
     if not found.no_topic:
         return ok("topic entities", f"those of {found.among} are in the graph")
+    if found.topic_node is not None:
+        given = f"{{'id': '{found.topic_node}', 'name': '{found.topic}'}}"
+        return problem("topic entities", found.about_topics, f"Give the id in topic_entities, as in {given}.")
     if found.no_topic == found.topics:
         return problem(
             "topic entities",

@@ -130,6 +130,12 @@ class TestTopicEntities:
             "a language that kg.vocabulary.languages does not list",
         )
 
+    async def test_a_topic_entity_is_given_by_its_name(self, own: list[str], tmp_path: Path) -> None:
+        (tmp_path / "graph.tsv").write_text("m.1\ttype.object.name\tAnn\nm.1\tson\tBob\n")
+        level, found, fix = worst(await questions.topic_entities(of_own(own)))
+        assert (level, fix) == ("problem", "Give the id in topic_entities, as in {'id': 'm.1', 'name': 'Ann'}.")
+        assert found.endswith("'Ann' is the name of 'm.1', and topic entities are given by their ids")
+
     async def test_a_gold_answer_has_no_name(self, own: list[str], tmp_path: Path) -> None:
         (tmp_path / "graph.tsv").write_text("Ann\tson\tm.1\n")
         rows = (tmp_path / "rows.jsonl").read_text().replace('"Bob"', '{"id": "m.1"}')
