@@ -50,6 +50,10 @@ def run(arguments: Arguments) -> Output:
             raise UserError(f"{file} is a file: {command} scores a file of predictions")
         folder = RunFolder(storage_path(arguments.words[0]))
         return _score_run(folder, arguments.overrides)
+    if selecting := [word for word in arguments.overrides if config.key_of(word).startswith("run.")]:
+        raise UserError(
+            f"{selecting[0]} is a key of runs: missing=left_out scores only the questions that have a prediction"
+        )
     composed = _compose(arguments.overrides)
     plan = config.build_own(Plan, composed)
     if not plan.predictions:

@@ -186,3 +186,9 @@ def test_the_scoring_rules_of_other_systems(examples: list[Example], kgqa: Kgqa,
     assert (
         "scored by the rules of published code" in kgqa("score", "predictions=mine.jsonl", "peers=true", *DATASET).out
     )
+
+
+def test_a_part_of_the_questions_is_selected_by_their_predictions(kgqa: Kgqa, tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text('{"id": "x", "answers": []}')
+    refused = kgqa("score", "predictions=p.jsonl", "run.limit=4").sentence
+    assert refused == "run.limit=4 is a key of runs: missing=left_out scores only the questions that have a prediction"
