@@ -155,6 +155,8 @@ class EndpointModel(CallConfig, OneModel):
         found = [_candidate(choice) for choice in choices]
         order = range(len(found)) if not several or call.sampling.is_beam_search else _best_first(found)
         best = found[order[0]]
+        reported = token_logprobs(choices[order[0]])
+        has_logprobs = logprobs is not None and bool(reported or not best.text)  # some servers ignore the request
         if not best.text and best.finish_reason == "length":
             self._warn_once(
                 "a reply of %s has no text: its tokens were all spent on reasoning; allow replies more tokens, or turn "
@@ -166,7 +168,7 @@ class EndpointModel(CallConfig, OneModel):
             finish_reason=best.finish_reason,
             prompt_tokens=usage_of(reply, "prompt_tokens"),
             completion_tokens=usage_of(reply, "completion_tokens"),
-            logprobs=token_logprobs(choices[order[0]]) if logprobs is not None else None,
+            logprobs=reported if has_logprobs else None,
             seconds=seconds,
             candidates=tuple(found[index] for index in order) if several else (),
         )

@@ -108,10 +108,13 @@ def _objection(block: Block, score: str, recommendation: Recommendation) -> str 
         )
     if recommendation.is_tied:
         return "The servers reported no tokens, so it is not known which of the ones with equal calls is cheaper."
-    if recommendation.questions < recommendation.needed:
+    if recommendation.independent < recommendation.needed:
+        count, asked = recommendation.independent, recommendation.questions
+        alike = f" (the {asked:,} that were asked have {count:,} sources, and those of one source count as one)"
         return (
-            f"Too few questions: {recommendation.questions:,}. At least {recommendation.needed:,} are needed to show "
-            f"that a cheaper configuration is worse than the best one by less than {100 * MARGIN:g} percentage points."
+            f"Too few questions: {count:,}{alike if count < asked else ''}. At least {recommendation.needed:,} are "
+            "needed to show that a cheaper configuration is worse than the best one by less than "
+            f"{100 * MARGIN:g} percentage points."
         )
     return "No configuration answers a question correctly."
 

@@ -30,9 +30,10 @@ class Recommendation:
     """The configurations of the Pareto front that are shown to be worse than the best by less than `MARGIN`, with the
     mean difference of their score from the best one over the same questions."""
     questions: int
-    """Those with the same source count as one."""
+    independent: int
+    """The questions, where those with the same source count as one."""
     needed: int
-    """The fewest questions with which a cheaper configuration can be shown not to be worse."""
+    """The fewest independent questions with which a cheaper configuration can be shown not to be worse."""
     is_tied: bool = False
     """Whether one with as many calls may be cheaper, as tokens are not known: then none is recommended."""
     draws: Sequence[int] = ()
@@ -70,7 +71,7 @@ def recommend(scores: ScoreMatrix, costs: Mapping[int, tuple[float, float]], *, 
     front = [index for index in among if not any(_beats(other, index, means, costs) for other in among)]
     best = min(front, key=lambda index: (-means[index], costs[index]))
     cheaper = [index for index in among if costs[index] < costs[best]]
-    questions = len(scores.values) if scores.sources is None else len(np.unique(scores.sources))
+    independent = len(scores.values) if scores.sources is None else len(np.unique(scores.sources))
     confidence = scores.evaluation.confidence
     needed = questions_to_show_not_worse(MARGIN, comparisons=len(cheaper), confidence=confidence) if cheaper else 0
     p_values = [
@@ -80,13 +81,14 @@ def recommend(scores: ScoreMatrix, costs: Mapping[int, tuple[float, float]], *, 
     shown = [index for index, p in zip(cheaper, holm(p_values), strict=True) if p <= 1 - confidence]
     not_worse = [best, *(index for index in shown if index in front)]
     differences = scores.means(scores.values[:, not_worse] - scores.values[:, [best]])
-    is_sound = means[best] > 0 and questions >= needed
+    is_sound = means[best] > 0 and independent >= needed
     return Recommendation(
         best=best,
         recommended=min(not_worse, key=lambda index: costs[index]) if is_sound else None,
         candidates=len(among),
         not_worse=dict(zip(not_worse, differences, strict=True)),
-        questions=questions,
+        questions=len(scores.values),
+        independent=independent,
         needed=needed,
     )
 

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from pipeline.config import conf_dir
+from tests.cli.conftest import FixedReply, serving
 from tests.cli.support import Kgqa
 
 METHOD = '''
@@ -310,3 +311,14 @@ def test_a_prompt_without_a_simulator_leaves_no_run_folder(kgqa: Kgqa, monkeypat
     )
     assert "llm=oracle cannot answer neighbour.pick: no simulator of PickFacts" in refused.err
     assert not Path("runs").exists()
+
+
+def test_arg_needs_a_server_that_reports_probabilities(kgqa: Kgqa) -> None:
+    """Some servers ignore the request for them: scores by the written tokens are not those of the paper."""
+    with serving(FixedReply()) as words:
+        common = ("method=arg", "dataset.triples=2000", "llm=endpoint", words, "run.limit=2")
+        refused = kgqa("evaluate", *common, "run.dir=refused")
+        assert refused.code == 2
+        assert "reports no log-probabilities, which ArG's scores need: set method.probabilities=hard" in refused.err
+        shown = kgqa("evaluate", *common, "run.dir=hard", "method.probabilities=hard")
+    assert "hard_scores" in shown.out

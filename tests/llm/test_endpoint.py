@@ -78,6 +78,12 @@ class TestConversation:
         assert (completion.prompt_tokens, completion.completion_tokens) == (12, 3)
         assert completion.logprobs is None
 
+    @pytest.mark.parametrize("ignored", [None, {"content": None}, {"content": []}])
+    async def test_logprobs_that_the_server_leaves_out_are_not_known(self, server: Any, ignored: object) -> None:
+        server.default = server.say("b", logprobs=ignored)
+        async with model(server) as llm:
+            assert (await llm.complete(call(sampling=Sampling(logprobs=2)))).logprobs is None
+
     async def test_reads_logprobs_with_the_generated_token_first(self, server: Any) -> None:
         position = {
             "token": "b",

@@ -248,6 +248,17 @@ def test_too_few_questions_are_said_and_nothing_is_recommended() -> None:
     )
 
 
+def test_too_few_sources_are_said_beside_the_questions() -> None:
+    sources = [f"source {number // 12}" for number in range(120)]
+    best = make(hits(120, 120), {"depth": 2}, calls=2, sources=sources)
+    (advice,) = view(best, make(hits(110, 120), {"depth": 1}, sources=sources)).scores[0].recommendations
+    assert advice.objection is not None
+    assert advice.objection.startswith(
+        "Too few questions: 10 (the 120 that were asked have 10 sources, and those of one source count as one). "
+        "At least 236 are needed"
+    )
+
+
 def test_nothing_is_recommended_if_no_configuration_answers_a_question() -> None:
     (advice,) = view(make(hits(0, 200), {"depth": 1}), make(hits(0, 200), {"depth": 2})).scores[0].recommendations
     assert advice.objection == "No configuration answers a question correctly."
