@@ -26,7 +26,7 @@ from pipeline.traces.storage import StoragePath
 
 _COLUMNS = (
     *("question", "gold", "dataset", "split", "method", "status"),
-    *("llm_calls", "prompt_tokens", "completion_tokens", "kg_lookups", "wall_s", "at_limit"),
+    *("llm_calls", "llm_calls_shared", "prompt_tokens", "completion_tokens", "kg_lookups", "wall_s", "at_limit"),
 )
 GOLD_DIGEST = pl.col("gold").list.sort().list.join("\0").hash().alias("gold_digest")
 """A digest of the gold answers of a question."""

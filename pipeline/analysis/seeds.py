@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.table import Table
+
 from pipeline.config.identity import canonical, deciding_keys
-from pipeline.config.keys import flatten
 from pipeline.evaluation.configuration_summary import differing_overrides
+from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.evaluation.statistics import Estimate, mean_over_seeds
 from pipeline.grouping import grouped
 
 _SEED = "run.seed"
+_EQUAL = ("llm_calls", "prompt_tokens", "completion_tokens")
+"""The counters that are equal for seeds with the same calls."""
 _SHOWN = 10
 """Means that are named in a text."""
 
@@ -31,17 +35,18 @@ class SeedMean:
     @property
     def is_equal(self) -> bool:
         """Whether all seeds have the same score."""
-        return not round(self._margin, 6)
+        return not round(self.margin, 6)
 
     @property
-    def _margin(self) -> float:
+    def margin(self) -> float:
+        """1.96·s/√n, in percentage points."""
         return 100 * (self.score.high - self.score.mean)
 
     def __str__(self) -> str:
         mean = f"{self.words} {100 * self.score.mean:.1f}"
         if self.is_equal:
             return f"{mean} with each of {self.score.questions} seeds"
-        return f"{mean} ± {self._margin:.1f} ({self.score.questions} seeds)"
+        return f"{mean} ± {self.margin:.1f} ({self.score.questions} seeds)"
 
 
 def seed_groups(configs: Sequence[Mapping[str, Any]]) -> list[list[int]]:
@@ -57,32 +62,71 @@ def seed_groups(configs: Sequence[Mapping[str, Any]]) -> list[list[int]]:
     return [each for each in groups if len(each) > 1]
 
 
-def seed_line(
+@dataclass(frozen=True, slots=True)
+class OverSeeds:
+    """The means of a score over seeds, the highest first."""
+
+    score: str
+    """The name of the score."""
+    means: Sequence[SeedMean]
+
+    def lines(self) -> list[str]:
+        """Return a line with the highest means; nothing without seeds."""
+        equal = [each for each in self.means if each.is_equal]
+        sharing = [each for each in equal if each.is_shared]
+        of_some = "" if sharing == equal else f" ({_listed([each.words for each in sharing], ', ')})"
+        shared = f"; at temperature 0, seeds share their calls{of_some}" if sharing else ""
+        named = _listed(list(map(str, self.means)), "; ")
+        return [f"{self.score} over seeds, mean ± 1.96·s/√n: {named}{shared}"] if self.means else []
+
+    def tables(self) -> list[Table]:
+        """Return a table of all means for a file; nothing without seeds."""
+        if not self.means:
+            return []
+        table = plain_table(f"{self.score} over seeds, in percent", "±: 1.96·s/√n")
+        table.add_column("configuration")
+        for heading in ("seeds", "mean", "±"):
+            table.add_column(heading, justify="right")
+        for each in self.means:
+            table.add_row(each.words, str(each.score.questions), percent(each.score.mean), f"{each.margin:.1f}")
+        return [table]
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """Return the means for JSON output, as shares."""
+        return [
+            {
+                "configuration": each.words,
+                "score": self.score,
+                "seeds": each.score.questions,
+                "mean": each.score.mean,
+                "margin": each.margin / 100,
+            }
+            for each in self.means
+        ]
+
+
+def over_seeds(
     score: str,
     configs: Sequence[Mapping[str, Any]],
     methods: Sequence[str],
     overrides: Sequence[Sequence[str]],
     scores: Sequence[float | None],
     *,
-    costs: Sequence[object],
-) -> list[str]:
-    """Return a line with the `seed_means` of a score, which it names; nothing without seeds.
+    costs: Sequence[Mapping[str, float]],
+) -> OverSeeds:
+    """Return the `seed_means` of a score, which it names.
 
-    Seeds with equal scores and equal `costs` have shared their calls, if the method has a temperature of 0.
+    `costs` are the counters of each configuration. Seeds share their calls if these are equal, and at most one of them
+    has made calls of its own.
     """
     groups = seed_groups(configs)
+    own = [each.get("llm_calls", 0) - each.get("llm_calls_shared", 0) for each in costs]
+    equal = [tuple(each.get(name, 0) for name in _EQUAL) for each in costs]
     are_shared = [
-        len({costs[position] for position in group}) == 1
-        and any(_may_have_temperature_0(configs[position]) for position in group)
+        sum(bool(own[position]) for position in group) <= 1 and len({equal[position] for position in group}) == 1
         for group in groups
     ]
-    means = seed_means(groups, methods, overrides, scores, are_shared=are_shared)
-    equal = [each for each in means if each.is_equal]
-    sharing = [each for each in equal if each.is_shared]
-    more = f", and {len(sharing) - _SHOWN:,} more" if len(sharing) > _SHOWN else ""
-    of_some = "" if sharing == equal else f" ({', '.join(each.words for each in sharing[:_SHOWN])}{more})"
-    shared = f"; at temperature 0, seeds share their calls{of_some}" if sharing else ""
-    return [f"{score} over seeds, mean ± 1.96·s/√n: {named(means)}{shared}"] if means else []
+    return OverSeeds(score, seed_means(groups, methods, overrides, scores, are_shared=are_shared))
 
 
 def seed_means(
@@ -108,16 +152,10 @@ def seed_means(
     return sorted(means, key=lambda each: -each.score.mean)
 
 
-def named(means: Sequence[SeedMean]) -> str:
-    """Name the highest means on one line."""
-    more = f"; and {len(means) - _SHOWN:,} more" if len(means) > _SHOWN else ""
-    return f"{'; '.join(map(str, means[:_SHOWN]))}{more}"
-
-
-def _may_have_temperature_0(config: Mapping[str, Any]) -> bool:
-    """Whether a key of the method sets a temperature of 0, or none sets any, as in a method of the user."""
-    temperatures = [value for key, value in flatten(config.get("method", {})) if "temperature" in key]
-    return not (temperatures and all(temperatures))
+def _listed(texts: Sequence[str], separator: str) -> str:
+    """Name the first of some texts on one line."""
+    more = f"; and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else ""
+    return f"{separator.join(texts[:_SHOWN])}{more}"
 
 
 def _without_seed(config: Mapping[str, Any]) -> str:

@@ -56,6 +56,7 @@ SECTIONS: Mapping[str, Mapping[str, Command]] = {
             usage="[group=choice,choice] [key=value,value] [estimate.questions=N] … | CONFIGURATIONS.txt [key=value] …",
             config_name="estimate",
             words="optional",
+            resumes=True,
         ),
         "evaluate": Command(
             "evaluate:run",

@@ -36,7 +36,7 @@ from pipeline.analysis.paired import (
 )
 from pipeline.analysis.rerun_variance import RerunVariance, measure_rerun_variance
 from pipeline.analysis.score_notes import score_notes, unread_batches
-from pipeline.analysis.seeds import seed_line
+from pipeline.analysis.seeds import OverSeeds, over_seeds
 from pipeline.cli.arguments import Arguments, Trust
 from pipeline.cli.output import Output
 from pipeline.console import Console
@@ -136,9 +136,11 @@ def run(arguments: Arguments) -> Output:
             built += ["", flip_table(base, flips, binary=changed.exact_p is not None, top=top)]
         return built
 
-    notes = _notes(plan, selection, comparisons, variance)
+    seeds = _over_seeds(base, others, score)
+    notes = _notes(plan, selection, comparisons, variance, seeds)
     everything = max(len(base.rows), len(configurations))  # no table has more rows: questions, or configurations
-    return Output(figures, tables(plan.top), notes, full_tables=tables(everything))
+    figures["seeds"] = seeds.to_list()
+    return Output(figures, tables(plan.top), notes, full_tables=[*tables(everything), *seeds.tables()])
 
 
 def _named(configurations: list[RunConfiguration], plan: Plan) -> list[RunConfiguration]:
@@ -282,16 +284,17 @@ def _are_equal(one: float | None, other: float | None) -> bool:
     return one == other or bool(one and other and isclose(one, other, abs_tol=1e-4))
 
 
-def _over_seeds(base: RunConfiguration, others: Sequence[RunConfiguration], score: str) -> list[str]:
-    """Return a line with the means over seeds, of those that answered the questions of the base; else nothing."""
+def _over_seeds(base: RunConfiguration, others: Sequence[RunConfiguration], score: str) -> OverSeeds:
+    """Return the means over seeds, of those that answered the questions of the base."""
     alike = [base, *(each for each in others if same_questions(base, each))]
-    return seed_line(
+    counters = ("llm_calls", "llm_calls_shared", "prompt_tokens", "completion_tokens")
+    return over_seeds(
         score,
         [each.config for each in alike],
         [each.method for each in alike],
         [each.overrides for each in alike],
         [each.rows.select(pl.col(score).cast(pl.Float64).mean()).item() for each in alike],
-        costs=[each.rows.select("llm_calls", "prompt_tokens", "completion_tokens").sum().row(0) for each in alike],
+        costs=[each.rows.select(counters).sum().row(0, named=True) for each in alike],
     )
 
 
@@ -303,7 +306,11 @@ def _limits(configurations: Sequence[RunConfiguration]) -> list[str]:
 
 
 def _notes(
-    plan: Plan, selection: Selection, comparisons: Sequence[Comparison], variance: RerunVariance | None
+    plan: Plan,
+    selection: Selection,
+    comparisons: Sequence[Comparison],
+    variance: RerunVariance | None,
+    seeds: OverSeeds,
 ) -> list[str]:
     base = selection.base
     notes = closed_book_lines([each.method for each in (base, *selection.others) if each.closed_book])
@@ -333,7 +340,7 @@ def _notes(
         for other in selection.others
         for name in differing_code([base.code, other.code])
     )
-    notes += _over_seeds(base, selection.others, plan.score)
+    notes += seeds.lines()
     notes += _limits([base, *selection.others])
     folders = dict.fromkeys(each.folder for each in (base, *selection.others))
     rescored = [each.path for each in folders if _is_rescored(each, (base, *selection.others), plan.score)]

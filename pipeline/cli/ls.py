@@ -293,7 +293,7 @@ def _cells(run: ListedRun) -> tuple[str, ...]:
     return (
         f"{run.started:%Y-%m-%d %H:%M}",
         run.run,
-        _method(run, f" × {run.configurations}" if several else ""),
+        _method(run, _several_of(run) if several else ""),
         _names(run.datasets, "datasets"),
         _count(run.questions),
         _score(run, _best_of(run) + "{} ({}–{})"),
@@ -315,6 +315,11 @@ def _method(run: ListedRun, several: str = "") -> str:
     label = f" ({', '.join(run.labels)})" if run.labels else ""
     label += f" [{_names(run.departures, 'departures', ', ')}]" if run.departures else ""
     return f"{_names(run.methods, 'methods')}{several}{label}"
+
+
+def _several_of(run: ListedRun) -> str:
+    """Return the number of configurations: of one method, or of several together."""
+    return f" × {run.configurations}" if len(run.methods) == 1 else f", {run.configurations} configurations"
 
 
 def _names(names: Sequence[str], kind: str, separator: str = "+") -> str:

@@ -13,7 +13,7 @@ from rich.console import RenderableType
 
 from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
 from pipeline.analysis.score_notes import compares_all, score_notes
-from pipeline.analysis.seeds import seed_groups, seed_line
+from pipeline.analysis.seeds import OverSeeds, over_seeds, seed_groups
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
 from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
@@ -42,7 +42,6 @@ REPORT = "report.html"
 """The name of the report in a run folder."""
 DIGEST_NAME = b'name="kgqa-results"'
 """What names the digest of its results in a report."""
-_CALLS_AND_TOKENS = ("llm_calls", "prompt_tokens", "completion_tokens")
 _REASONS = 3
 """How many reasons for failed questions, and for calls that could not be reused, are printed."""
 
@@ -56,9 +55,12 @@ def run_figures(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) ->
 def run_output(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> Output:
     """Return the scores of a finished run with its notes."""
     figures, notes = run_figures(folder, summaries), run_notes(folder, summaries)
-    notes += sweep_notes([folder], [summaries], figures) if len(summaries) > 1 else []
+    seeds = hits_over_seeds([folder], [summaries])
+    if len(summaries) > 1:
+        notes += sweep_notes([folder], [summaries], figures, seeds)
+        figures["seeds"] = seeds.to_list()
     tables = score_tables(summaries)
-    full = full_score_tables(tables, summaries)
+    full = [*full_score_tables(tables, summaries), *seeds.tables()]
     return Output(figures, tables, notes, exit_code=exit_code(folder), full_tables=full)
 
 
@@ -87,7 +89,10 @@ def configuration_names(folders: Sequence[RunFolder], batches: Sequence[Sequence
 
 
 def sweep_notes(
-    folders: Sequence[RunFolder], batches: Sequence[Sequence[ConfigurationSummary]], calls: Mapping[str, int]
+    folders: Sequence[RunFolder],
+    batches: Sequence[Sequence[ConfigurationSummary]],
+    calls: Mapping[str, int],
+    seeds: OverSeeds,
 ) -> list[str]:
     """Name the best of several configurations, and say how many calls they shared, and where several batches are.
 
@@ -102,11 +107,11 @@ def sweep_notes(
     alone, made = counted(calls["logical_llm_calls"], "call"), f"{calls['physical_llm_calls']:,}"
     shared = f"{counted(len(summaries), 'configuration')}: {alone} if each had run alone, {made} made"
     each_a_run = f"{len(folders)} batches, each a run: {compares_all(folders[0].path)}"
-    return [*best, *over_seeds(folders, batches), *([each_a_run] if len(folders) > 1 else []), shared]
+    return [*best, *seeds.lines(), *([each_a_run] if len(folders) > 1 else []), shared]
 
 
-def over_seeds(folders: Sequence[RunFolder], batches: Sequence[Sequence[ConfigurationSummary]]) -> list[str]:
-    """Return a line with the means over seeds, of those that were asked the same questions; nothing without seeds."""
+def hits_over_seeds(folders: Sequence[RunFolder], batches: Sequence[Sequence[ConfigurationSummary]]) -> OverSeeds:
+    """Return the means of Hits@1 over seeds, of those that were asked the same questions."""
     summaries: list[ConfigurationSummary] = []
     configs: list[Mapping[str, Any]] = []
     for folder, batch in zip(folders, batches, strict=True):
@@ -120,8 +125,8 @@ def over_seeds(folders: Sequence[RunFolder], batches: Sequence[Sequence[Configur
         for position, each in enumerate(summaries)
     ]
     methods = [each["choices"]["method"] for each in configs]
-    costs = [tuple(each.counters.get(name) for name in _CALLS_AND_TOKENS) for each in summaries]
-    return seed_line("Hits@1", configs, methods, [each.overrides for each in summaries], hits, costs=costs)
+    costs = [each.counters for each in summaries]
+    return over_seeds("Hits@1", configs, methods, [each.overrides for each in summaries], hits, costs=costs)
 
 
 def _rivals(summaries: Sequence[ConfigurationSummary]) -> list[int]:

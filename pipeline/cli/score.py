@@ -12,7 +12,7 @@ from pipeline import config
 from pipeline.analysis.score_notes import alias_notes, unread_batches
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
-from pipeline.cli.run_output import over_seeds, result_notes, run_figures, score_tables
+from pipeline.cli.run_output import hits_over_seeds, result_notes, run_figures, score_tables
 from pipeline.datasets.interface import Dataset
 from pipeline.engine.rejections import Rejections
 from pipeline.engine.run_summary import rescore_run
@@ -93,11 +93,13 @@ def _score_run(folder: RunFolder, overrides: Sequence[str]) -> Output:
     summaries, other = rescore(folder, overrides)
     figures, notes = run_figures(folder, summaries), result_notes(folder, summaries)
     figures |= {"points": [summary.to_dict() for summary in summaries], "complete": figures.get("complete", False)}
-    notes += [*over_seeds([folder], [summaries]), *unread_batches([folder])]
+    seeds = hits_over_seeds([folder], [summaries])
+    figures |= {"seeds": seeds.to_list()} if len(summaries) > 1 else {}
+    notes += [*seeds.lines(), *unread_batches([folder])]
     if other:
         notes.append(f"scored by {' '.join(other)} here only: the run keeps the scores by its own keys")
     tables = score_tables(summaries)
-    return Output(figures, tables, notes, full_tables=full_score_tables(tables, summaries))
+    return Output(figures, tables, notes, full_tables=[*full_score_tables(tables, summaries), *seeds.tables()])
 
 
 def _score_predictions(file: Path, plan: Plan, composed: Mapping[str, Any]) -> Output:

@@ -14,12 +14,20 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
+from rich.console import RenderableType
 from yaml import YAMLError
 
 from pipeline import config
 from pipeline.cli.arguments import Arguments, name_repeated
 from pipeline.cli.output import Output
-from pipeline.cli.run_output import configuration_names, exit_code, run_figures, run_notes, sweep_notes
+from pipeline.cli.run_output import (
+    configuration_names,
+    exit_code,
+    hits_over_seeds,
+    run_figures,
+    run_notes,
+    sweep_notes,
+)
 from pipeline.console import Console
 from pipeline.engine.run import Configuration, compose_configurations
 from pipeline.engine.sweep import Sweep
@@ -48,10 +56,12 @@ def run(arguments: Arguments) -> Output:
     runs = [run_figures(folder, batch) for folder, batch in sweep.batches]
     calls = {name: sum(each[name] for each in runs) for name in ("logical_llm_calls", "physical_llm_calls")}
     notes = _notes_of_batches([run_notes(folder, batch) for folder, batch in sweep.batches], folders)
-    notes += sweep_notes(folders, batches, calls)
-    figures = {"runs": runs, **calls}
+    seeds = hits_over_seeds(folders, batches)
+    notes += sweep_notes(folders, batches, calls, seeds)
+    figures = {"runs": runs, **calls, "seeds": seeds.to_list()}
     table = sweep_table([summary for batch in batches for summary in batch], names)
-    return Output(figures, [table], notes, exit_code=exit_code(*folders))
+    full: list[RenderableType] = [table, *seeds.tables()]
+    return Output(figures, [table], notes, exit_code=exit_code(*folders), full_tables=full)
 
 
 def _notes_of_batches(notes: Sequence[Sequence[str]], folders: Sequence[RunFolder]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline import config
-from pipeline.analysis.seeds import SeedMean, named, seed_groups, seed_line, seed_means
+from pipeline.analysis.seeds import OverSeeds, SeedMean, over_seeds, seed_groups, seed_means
 from pipeline.evaluation.statistics import mean_over_seeds
 
 
@@ -47,7 +47,8 @@ def test_other_keys_and_missing_scores_make_no_group() -> None:
 def test_a_method_alone_is_named_and_long_lists_are_cut() -> None:
     assert means({("run.seed=0",): 0.5, ("run.seed=1",): 0.5}) == ["srp 50.0 with each of 2 seeds"]
     runs = {(f"run.seed={seed}", f"method.depth={depth}"): 0.5 for depth in range(1, 13) for seed in (0, 1)}
-    assert named(averaged(runs)).endswith("; and 2 more")
+    (line,) = OverSeeds("f1", averaged(runs)).lines()
+    assert line.endswith("; and 2 more")
     elsewhere = {(f"run.seed={seed}", f"run.dir=runs/{seed}"): 0.5 for seed in (0, 1)}
     assert means(elsewhere) == ["srp 50.0 with each of 2 seeds"], "a word of one seed is not the name of all"
 
@@ -58,11 +59,25 @@ def test_only_seeds_with_equal_calls_are_said_to_share_them() -> None:
         *(composed("method=cot", f"run.limit={limit}", f"run.seed={seed}") for limit, seed in runs), strict=True
     )
 
-    def line(scores: list[float | None], costs: list[int]) -> str:
-        return "".join(seed_line("f1", configs, ["cot"] * 4, words, scores, costs=costs))
+    def line(scores: list[float | None], own: list[int], tokens: int = 9) -> str:
+        costs = [{"llm_calls": 5, "llm_calls_shared": 5 - each, "prompt_tokens": 9} for each in own]
+        costs[-1]["prompt_tokens"] = tokens
+        return "".join(over_seeds("f1", configs, ["cot"] * 4, words, scores, costs=costs).lines())
 
     said = "; at temperature 0, seeds share their calls"
-    assert line([0.5, 0.5, 0.6, 0.6], [7, 7, 8, 8]).endswith(f"with each of 2 seeds{said}")
-    assert line([0.5, 0.5, 0.6, 0.6], [7, 9, 8, 8]).endswith(f"with each of 2 seeds{said} (run.limit=6)")
-    assert said not in line([0.5, 0.5, 0.6, 0.6], [7, 9, 8, 9])
-    assert said not in line([0.5, 0.5, None, None], [7, 9, 8, 8])
+    assert line([0.5, 0.5, 0.6, 0.6], [5, 0, 5, 0]).endswith(f"with each of 2 seeds{said}")
+    assert line([0.5, 0.5, 0.6, 0.6], [5, 0, 5, 2]).endswith(f"with each of 2 seeds{said} (run.limit=5)")
+    assert line([0.5, 0.5, 0.6, 0.6], [5, 0, 0, 0], tokens=8).endswith(f"with each of 2 seeds{said} (run.limit=5)")
+    assert said not in line([0.5, 0.5, 0.6, 0.6], [5, 5, 5, 1])
+    assert said not in line([0.5, 0.5, None, None], [5, 1, 5, 0])
+
+
+def test_the_means_are_a_table_of_a_file_and_figures_of_json() -> None:
+    runs: dict[tuple[str, ...], float | None] = {("run.seed=0",): 0.5, ("run.seed=1",): 0.6}
+    means = OverSeeds("f1", averaged(runs))
+    (figures,) = means.to_list()
+    assert (figures["configuration"], figures["seeds"], figures["mean"]) == ("srp", 2, pytest.approx(0.55))
+    assert figures["margin"] == pytest.approx(1.96 * 0.1 / 2)
+    (table,) = means.tables()
+    assert [list(map(str, column.cells)) for column in table.columns] == [["srp"], ["2"], ["55.0"], ["9.8"]]
+    assert OverSeeds("f1", []).tables() == []

@@ -151,7 +151,7 @@ def test_ctrl_c_stops_the_model_in_this_process_between_tokens(
 
 
 CONTINUES = "stopped; run the same command again to continue"
-RESUMED = ("evaluate", "sweep", "ablations", "reproduce", "collect arg", "collect parog", "collect rog")
+RESUMED = ("estimate", "evaluate", "sweep", "ablations", "reproduce", "collect arg", "collect parog", "collect rog")
 TRAINED = ("train arg", "train parog", "train rog", "train bundled-model", "train improve")
 
 

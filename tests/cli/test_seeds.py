@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pytest
+
 from tests.cli.conftest import WORLD
 from tests.cli.support import Kgqa
 
@@ -37,3 +42,16 @@ def test_seeds_over_several_datasets_have_a_mean_for_each(kgqa: Kgqa) -> None:
         line = next(each for each in said.splitlines() if each.startswith("Hits@1 over seeds"))
         assert line.count(" seeds)") + line.count("with each of 2 seeds") == 2
         assert {"run.limit=5", "run.limit=10"} <= set(line.replace(";", "").split())
+
+
+def test_files_and_json_have_the_means_over_seeds(kgqa: Kgqa) -> None:
+    words = ("method=cot", "run.seed=0,1", "llm=oracle", "llm.error_rate=0.4", "run.dir=run")
+    swept = json.loads(kgqa("sweep", *WORLD, *words, "table=swept.md", "json=true").out)
+    scored = json.loads(kgqa("score", "run", "table=scored.csv", "json=true").out)
+    assert swept["seeds"] == scored["seeds"]
+    assert [each["seeds"] for each in swept["seeds"]] == [2]
+    compared = json.loads(kgqa("compare", "run", "table=compared.tex", "json=true").out)
+    assert compared["seeds"][0]["mean"] == pytest.approx(swept["seeds"][0]["mean"])
+    assert "Hits@1 over seeds" in Path("swept.md").read_text()
+    assert "over seeds" in Path("compared.tex").read_text()
+    assert any("seeds" in file.read_text() for file in Path().glob("scored*.csv"))
