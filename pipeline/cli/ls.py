@@ -319,7 +319,7 @@ def _method(run: ListedRun, several: str = "") -> str:
 
 def _several_of(run: ListedRun) -> str:
     """Return the number of configurations: of one method, or of several together."""
-    return f" × {run.configurations}" if len(run.methods) == 1 else f", {run.configurations} configurations"
+    return f" × {run.configurations}" if len(run.methods) == 1 else f", {counted(run.configurations, 'configuration')}"
 
 
 def _names(names: Sequence[str], kind: str, separator: str = "+") -> str:
