@@ -49,9 +49,9 @@ class MissingNodes:
     gold: str = ""
     """Such an answer."""
     unnamed: int = 0
-    """Questions whose gold answers are all nodes without a name."""
+    """Questions with a gold answer in the graph, none of which has a name there."""
     unnamed_gold: EntityId = ""
-    """Such a node."""
+    """Such an answer."""
     no_way: int = 0
     """Questions without a gold path whose answers are values that the graph does not hold, such as counts."""
     value: str = ""

@@ -40,7 +40,7 @@ class Sweep:
         return summaries
 
     def refuse(self, configurations: Sequence[Configuration]) -> None:
-        """Raise UserError if the prepared configurations of a batch must not be run, for another reason than theirs."""
+        """Raise UserError if a batch must not be run because of what its run folder holds. A subclass may do so."""
 
     def prepare(self, configuration: Configuration) -> Configuration:
         """Return a configuration with the run folder of its batch, and the earlier batches to reuse."""
