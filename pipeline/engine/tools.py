@@ -189,7 +189,8 @@ class QuestionModel:
         counters.llm_calls_shared += step.shared
         counters.prompt_tokens += completion.prompt_tokens
         counters.completion_tokens += completion.completion_tokens
-        counters.calls_without_tokens += not (completion.prompt_tokens or completion.completion_tokens)
+        has_counts = completion.prompt_tokens and (completion.completion_tokens or not completion.text)
+        counters.calls_without_tokens += not has_counts
 
 
 def _complaint(prompt: Prompt[Any], text: str) -> str | None:

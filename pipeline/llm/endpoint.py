@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import re
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
@@ -45,6 +46,8 @@ from pipeline.types import RUNTIME_ONLY, Example
 
 log = logging.getLogger(__name__)
 
+_CUT = re.compile("length|max_tokens|model_length", re.IGNORECASE)
+"""How servers say that a reply was cut off at the limit of tokens."""
 _REPORTED = 20
 """Log-probabilities per token that every OpenAI-compatible server can report."""
 
@@ -91,6 +94,11 @@ class EndpointModel(CallConfig, OneModel):
 
     def __post_init__(self) -> None:
         check_urls(self.base_urls, key="llm.base_urls", example="http://HOST:PORT/v1", instead=self.api_key_env)
+        for url in self.base_urls:
+            if {"?", "#"} & set(url) or url.rstrip("/").endswith("/completions"):
+                raise UserError(
+                    f"llm.base_urls: {url} should end in the API's prefix, usually /v1, without what follows it"
+                )
         self.label: str | None = APPROXIMATE if self.approximate_choices else None
         self.context_length: int | None = None
         """The smallest context length of the servers, if they report it. Set on opening."""
@@ -156,7 +164,7 @@ class EndpointModel(CallConfig, OneModel):
         order = range(len(found)) if not several or call.sampling.is_beam_search else _best_first(found)
         best = found[order[0]]
         reported = token_logprobs(choices[order[0]])
-        has_logprobs = logprobs is not None and bool(reported or not best.text)  # some servers ignore the request
+        has_logprobs = logprobs is not None and (not best.text or _has_alternatives(reported, logprobs))
         if not best.text and best.finish_reason == "length":
             self._warn_once(
                 "a reply of %s has no text: its tokens were all spent on reasoning; allow replies more tokens, or turn "
@@ -189,7 +197,8 @@ class EndpointModel(CallConfig, OneModel):
                 f"the server of {self._name} cannot {way} ({error}); serve the model with vLLM (llm=serve), or choose "
                 "a configuration of the method that asks for one text per call"
             ) from None
-        if sampling.is_beam_search and len({text_of(choice) for choice in answered.reply["choices"]}) == 1:
+        texts = {without_reasoning(text_of(choice)) for choice in answered.reply["choices"]}
+        if sampling.is_beam_search and len(texts) == 1:
             self._warn_once(
                 "the server of %s returned the same text %d times for a beam search: it probably ignores "
                 "use_beam_search; serve the model with vLLM",
@@ -255,9 +264,12 @@ class EndpointModel(CallConfig, OneModel):
         """
         request = {"model": self._name, "prompt": text, "add_special_tokens": False}
         try:
-            return (await self._client.ask(Request("../tokenize", request, TOKENS))).reply["tokens"]
+            found = (await self._client.ask(Request("../tokenize", request, TOKENS))).reply["tokens"]
+            if found or not text:
+                return found
+            problem = "it found no token in a text"  # as a /tokenize that reads another field than `prompt`
         except ServiceError as error:
-            problem = error
+            problem = str(error)
         completing = {**request, "max_tokens": 1, "return_token_ids": True}
         with suppress(ServiceError):
             answered = await self._client.ask(Request("completions", completing, PLAIN_REPLY))
@@ -345,7 +357,9 @@ class EndpointModel(CallConfig, OneModel):
             )
             ends = "llm.base_urls must end in the API's prefix, usually /v1"
             raise UserError(f"{self._client.explain(reply)}; {ends}{named}")
-        cards = {card["id"]: card for card in MODEL_LIST.validate_json(reply.body, strict=True)["data"]}
+        body = reply.body.strip()
+        listed = b'{"data": %s}' % body if body.startswith(b"[") else body  # some servers send the list alone
+        cards = {card["id"]: card for card in MODEL_LIST.validate_json(listed, strict=True)["data"]}
         names = ", ".join(cards)
         if self.model is not None and self.model not in cards:
             raise UserError(f"{reply.url} serves {names}, not llm.model={self.model}.{did_you_mean(self.model, cards)}")
@@ -372,7 +386,8 @@ def estimate_choices(choices: Sequence[str], reported: Mapping[str, float]) -> d
     """Return the log-probability of each choice, estimated from those of the most probable next tokens.
 
     A token counts for a choice if it is the beginning of only this one. A choice without such a token gets the lowest
-    reported value, which is its upper limit. Raises Unanswerable if no choice has such a token.
+    reported value, or what the reported ones leave, which are its upper limits. Raises Unanswerable if no choice has
+    such a token.
     """
     mass = dict.fromkeys(choices, 0.0)
     for token, logprob in reported.items():
@@ -382,7 +397,8 @@ def estimate_choices(choices: Sequence[str], reported: Mapping[str, float]) -> d
             mass[owners[0]] += math.exp(logprob)
     if not any(mass.values()):
         raise Unanswerable(f"none of the {len(reported)} reported tokens begins one of the choices alone")
-    floor = min(reported.values())
+    left = max(sys.float_info.min, 1 - sum(map(math.exp, reported.values())))
+    floor = min(math.log(left), *reported.values())
     return {choice: math.log(weight) if weight else floor for choice, weight in mass.items()}
 
 
@@ -409,12 +425,17 @@ def _defect(reply: ChatReply, candidates: int, tokens: object) -> str | None:
 
 def _candidate(choice: Choice) -> Candidate:
     """Return the text of a choice. Its score is the sum of its log-probabilities, if the server reports them."""
-    positions = token_logprobs(choice)
+    positions, reason = token_logprobs(choice), choice.get("finish_reason") or "stop"
     return Candidate(
         text=without_reasoning(text_of(choice)),
-        finish_reason=choice.get("finish_reason") or "stop",
+        finish_reason="length" if _CUT.fullmatch(reason) else reason,
         score=sum(next(iter(position.values())) for position in positions) if positions else None,
     )
+
+
+def _has_alternatives(reported: Sequence[Mapping[str, float]], asked: int) -> bool:
+    """Whether a server has not ignored how many tokens it was asked to report at each position."""
+    return any(len(position) >= min(asked, 2) for position in reported)
 
 
 def _best_first(found: Sequence[Candidate]) -> list[int]:

@@ -44,7 +44,12 @@ WRONG_KEY = (401, 403)
 """Statuses with which a server refuses a key, or wants one."""
 _LONGEST_MESSAGE = 2000
 """Characters of a server's error message that are read. Each failed question stores it."""
-_OVERFLOW = re.compile(r"context.(?:length|size|window)|maximum model length|prompt is too long", re.IGNORECASE)
+_OVERFLOW = re.compile(
+    r"context.(?:length|size|window)|maximum model length|maximum prompt length|(?:prompt|input) is too long"
+    r"|input token count|inputs?\W+(?:tokens\W+\+|must have less)|too many tokens",
+    re.IGNORECASE,
+)
+"""In what a server says of a prompt that is too long for its model."""
 
 T = TypeVar("T")
 
@@ -117,8 +122,8 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
         )
         self._overloaded: set[Server] = set()
         """The servers of which a warning has said that they are overloaded."""
-        self._models: defaultdict[Server, list[str]] = defaultdict(list)
-        """The names of the models under which each server has answered, each once."""
+        self._models: dict[str, Server] = {}
+        """The names of the models under which servers have answered, with the first server of each."""
         self._refused: defaultdict[Server, set[str]] = defaultdict(lambda: set(REFUSED_FROM_THE_START[dialect]))
 
     def session_options(self) -> Mapping[str, Any]:
@@ -188,14 +193,16 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
         raise AttemptFailed(f"{server.url} sent an {problem}", defect=lasting)
 
     def _note_model(self, reply: Any, server: Server) -> None:
-        """Warn once of a server that answers under a second name."""
+        """Warn once of a server that answers under another name than before, or than another server."""
         name = reply.get("model") if isinstance(reply, dict) else None
-        if not isinstance(name, str) or name in (known := self._models[server]):
+        if not isinstance(name, str) or name in self._models:
             return
-        if len(known) == 1:
-            message = "model server %s now answers as the model %s, and has answered as %s: the run has replies of both"
-            log.warning(message, server.url, printable(name), printable(known[0]))
-        known.append(name)
+        if len(self._models) == 1:
+            ((known, first),) = self._models.items()
+            has_answered = "has answered" if first is server else f"{first.url} has answered"
+            message = "model server %s now answers as the model %s, and %s as %s: the run has replies of both"
+            log.warning(message, server.url, printable(name), has_answered, printable(known))
+        self._models[name] = server
 
     def _failure(self, reply: Reply, server: Server) -> AttemptFailed:
         answered = f"it answered {reply.status}: {self._message(reply)}"

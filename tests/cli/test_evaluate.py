@@ -319,6 +319,7 @@ def test_arg_needs_a_server_that_reports_probabilities(kgqa: Kgqa) -> None:
         common = ("method=arg", "dataset.triples=2000", "llm=endpoint", words, "run.limit=2")
         refused = kgqa("evaluate", *common, "run.dir=refused")
         assert refused.code == 2
-        assert "reports no log-probabilities, which ArG's scores need: set method.probabilities=hard" in refused.err
+        assert "reports no log-probabilities, or only those of the written tokens" in refused.err
+        assert "set method.probabilities=hard" in refused.err
         shown = kgqa("evaluate", *common, "run.dir=hard", "method.probabilities=hard")
     assert "hard_scores" in shown.out

@@ -78,11 +78,22 @@ class TestConversation:
         assert (completion.prompt_tokens, completion.completion_tokens) == (12, 3)
         assert completion.logprobs is None
 
-    @pytest.mark.parametrize("ignored", [None, {"content": None}, {"content": []}])
+    @pytest.mark.parametrize(
+        "ignored", [None, {"content": None}, {"content": []}, {"content": [{"token": "b", "logprob": -0.1}]}]
+    )
     async def test_logprobs_that_the_server_leaves_out_are_not_known(self, server: Any, ignored: object) -> None:
         server.default = server.say("b", logprobs=ignored)
         async with model(server) as llm:
             assert (await llm.complete(call(sampling=Sampling(logprobs=2)))).logprobs is None
+
+    @pytest.mark.parametrize(
+        ("sent", "read"),
+        [("length", "length"), ("MAX_TOKENS", "length"), ("model_length", "length"), ("stop", "stop"), (None, "stop")],
+    )
+    async def test_servers_have_several_words_for_a_cut_reply(self, server: Any, sent: str | None, read: str) -> None:
+        server.default = server.say("b", finish_reason=sent)
+        async with model(server) as llm:
+            assert (await llm.complete(call())).finish_reason == read
 
     async def test_reads_logprobs_with_the_generated_token_first(self, server: Any) -> None:
         position = {
@@ -696,3 +707,16 @@ class TestChoosing:
 
     def test_a_whole_choice_wins_over_a_beginning(self) -> None:
         assert estimate_choices(("1", "10"), {"1": -0.5, "10": -1.0}) == pytest.approx({"1": -0.5, "10": -1.0})
+
+
+@pytest.mark.parametrize("url", ["http://h/v1/chat/completions", "http://h/v1/completions/", "http://h/v1?version=1"])
+def test_an_address_with_more_than_the_prefix_is_refused(url: str) -> None:
+    with pytest.raises(UserError, match="should end in the API's prefix, usually /v1, without what follows it"):
+        default(EndpointModel, base_urls=[url])
+
+
+def test_a_choice_that_is_not_reported_gets_no_more_than_the_others_leave() -> None:
+    found = estimate_choices(("yes", "no"), {"yes": math.log(0.99)})
+    assert found["no"] == pytest.approx(math.log(0.01))
+    lowest = math.log(0.1)
+    assert estimate_choices(("yes", "no"), {"yes": math.log(0.6), "x": lowest})["no"] == pytest.approx(lowest)

@@ -108,8 +108,8 @@ class Generator:
             return None
         if completion.logprobs is None:
             raise UserError(
-                "the model reports no log-probabilities, which ArG's scores need: set method.probabilities=hard to "
-                "score by the written tokens alone"
+                "the model reports no log-probabilities, or only those of the written tokens, and ArG's scores need "
+                "others: set method.probabilities=hard to score by the written tokens alone"
             )
         return completion.logprobs
 
