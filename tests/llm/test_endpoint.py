@@ -339,6 +339,18 @@ class TestFailures:
         said = f"model server {server.url} now answers as the model other, and has answered as one: the run has replies"
         assert [message for message in caplog.messages if "answers as" in message] == [f"{said} of both"]
 
+    async def test_two_servers_that_answer_as_different_models_are_named(
+        self, servers: list[Any], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        for number, each in enumerate(servers):
+            reply = {"model": f"model {number}", "choices": [{"message": {"content": "hello"}}]}
+            each.default = each.answer_with(orjson.dumps(reply))
+        async with model(*servers) as llm:
+            await asyncio.gather(*(llm.complete(call(str(number))) for number in range(8)))
+        (said,) = [message for message in caplog.messages if "now answers as the model" in message]
+        assert "has answered as model" in said
+        assert all(each.url in said for each in servers[:1])
+
     async def test_survives_a_restart_of_the_only_server(self, server: Any) -> None:
         async with model(server, max_retries=8, backoff_s=0.05, breaker_reset_s=0.1) as llm:
             await llm.complete(call())
