@@ -192,7 +192,7 @@ def told_apart(asked: Sequence[Mapping[str, Any]]) -> list[str]:
     for alike in grouped(range(len(asked)), lambda place: config.canonical(chosen[place])).values():
         flat = [dict(config.flatten({**asked[place], "choices": {}})) for place in alike]
         keys = _differing(flat)
-        telling = next(([key] for key in keys if _tells_apart(key, flat)), keys)
+        telling = next(([key] for key in keys if _count_values(key, flat) == len(flat)), keys)
         for place, values in zip(alike, flat, strict=True):
             starts[place] += [f"{key}={config.written(values.get(key))}" for key in telling]
     return [f"{' '.join(words)}: " if words else "" for words in starts]
@@ -201,12 +201,12 @@ def told_apart(asked: Sequence[Mapping[str, Any]]) -> list[str]:
 def _differing(sections: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the keys whose values differ between sections."""
     keys = dict.fromkeys(key for each in sections for key in each)
-    return [key for key in keys if len({config.canonical(each.get(key)) for each in sections}) > 1]
+    return [key for key in keys if _count_values(key, sections) > 1]
 
 
-def _tells_apart(key: str, sections: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether each section has another value of a key."""
-    return len({config.canonical(each.get(key)) for each in sections}) == len(sections)
+def _count_values(key: str, sections: Sequence[Mapping[str, Any]]) -> int:
+    """Count the different values of a key in some sections; a section without it has null."""
+    return len({config.canonical(each.get(key)) for each in sections})
 
 
 def _by_graph(graph: KnowledgeGraph, examples: Sequence[Example]) -> Iterator[tuple[KnowledgeGraph, Sequence[Example]]]:

@@ -156,11 +156,13 @@ class RunFolder:
         `created` is what `create` returned. Without the run folder nothing is removed; folders around it go with it.
         The folder of a command that `is_wrong` may also describe a run that has no reply yet: no command continues it.
         """
+        if self.path not in created:
+            return
         left: set[StoragePath] = {self.path / "lock", self.rejected}
         if is_wrong:
             drafts = (draft for draft in matching(self.path / "drafts", "shard-*.jsonl") if not read_whole(draft))
             left |= {self.path / "run.yaml", *matching(self.path / "prompts", "*.json"), *drafts}
-        if self.path not in created or any(file.is_file() for file in created[0].rglob("*") if file not in left):
+        if any(file.is_file() for file in created[0].rglob("*") if file not in left):
             return
         shutil.rmtree(created[0], ignore_errors=True)
         for around in created[1:]:
