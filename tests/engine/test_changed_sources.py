@@ -219,14 +219,10 @@ def test_another_version_of_the_project_is_refused(project: Project, monkeypatch
 
 def test_a_changed_simulator_of_the_users_is_refused(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """The replies of a simulated model decide every answer."""
-    code = project.folder / "code"
-    code.mkdir()
-    (code / "my_simulator.py").write_text("# writes replies\n")
-    monkeypatch.syspath_prepend(str(code))
-    words = ("method=srp", "llm=oracle", "llm.simulators=[my_simulator]")
+    file, words = project.write_simulator(monkeypatch, "my_simulator")
     project.run(*words)
     assert "every shard is finished already" in project.run(*words)
-    (code / "my_simulator.py").write_text("# writes other replies\n")
+    file.write_text("# writes other replies\n")
     assert "the source of my_simulator has changed" in project.run(*words, code=2)
 
 

@@ -18,14 +18,10 @@ from tests.support import sampled
 def test_calls_of_a_changed_simulator_are_not_reused(
     project: Project, changed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = project.folder / "code"
-    code.mkdir()
-    (code / "other_simulator.py").write_text("# writes replies\n")
-    monkeypatch.syspath_prepend(str(code))
-    words = ("method=srp", "llm=oracle", "llm.simulators=[other_simulator]")
+    file, words = project.write_simulator(monkeypatch, "other_simulator")
     project.run(*words)
     if changed:
-        (code / "other_simulator.py").write_text("# writes other replies\n")
+        file.write_text("# writes other replies\n")
     said = project.run(*words, "run.reuse=[runs/r]", folder="runs/again", code=2 if changed else 0)
     assert ("run.reuse=runs/r: the source of other_simulator has changed since" in said) is changed
 

@@ -70,6 +70,14 @@ class Project:
         (choices / "capital.yaml").write_text("_target_: capital.Capital\nname: capital\n")
         return code, ("method=capital",)
 
+    def write_simulator(self, monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[Path, tuple[str, ...]]:
+        """Write a module of simulators of this name, and return its file and the words that use it."""
+        file = self.folder / "code" / f"{name}.py"
+        file.parent.mkdir()
+        file.write_text("# writes replies\n")
+        monkeypatch.syspath_prepend(str(file.parent))
+        return file, ("method=srp", "llm=oracle", f"llm.simulators=[{name}]")
+
     def run(self, *words: str, folder: str = "runs/r", code: int = 0) -> str:
         """Run the command, which must end with this exit code, and return all that it prints.
 
