@@ -212,7 +212,7 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
             return describe(error)
         server.software = response.headers.get("Server", "")
         if response.status != 200:
-            return f"status {response.status}"
+            return f"status {response.answered}"
         try:
             _rows(response, _PROBE)
         except UnexpectedResult as problem:
@@ -247,7 +247,7 @@ class SparqlClient(ReplicatedClient[Select, Reply]):
 
     def _raise_for(self, server: Server, response: Response) -> NoReturn:
         text = " ".join(response.body[:2000].decode(errors="replace").partition("SPARQL query:")[0].split())
-        message = f"{server.url} answered {response.status}: {printable(text[:400])}"
+        message = f"{server.url} answered {response.answered}: {printable(text[:400])}"
         refused = (response.status < 500 and response.status not in ASKED_LATER) or bool(_REFUSED.match(text))
         if response.status > 500 or response.status in _CLOSED:
             self.count_failure(server, message, refusal=message if response.status in _CLOSED else "")

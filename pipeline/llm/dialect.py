@@ -17,6 +17,7 @@ _REFUSAL = re.compile(
     r"|(?:not|n't) (?:support|permitted|allow|accept|recogni[sz]ed|known|available)",
     re.IGNORECASE,
 )
+_REASONING = "<think>"
 _END_OF_REASONING = "</think>"
 
 REFUSED_FROM_THE_START: Mapping[Dialect, frozenset[str]] = {"auto": frozenset(), "reasoning": frozenset(_OPTIONAL)}
@@ -43,9 +44,17 @@ def refused_parameter(message: str, sent: Collection[str]) -> str | None:
     return next((old for old, new in RENAMED.items() if old in sent and names(new)), None)
 
 
-def without_reasoning(text: str) -> str:
-    """Return the text after a model's reasoning, which ends with `</think>`; empty if the reasoning has no end."""
+def without_reasoning(text: str, *, begun: bool = False) -> str:
+    """Return the text after a model's reasoning, which ends with `</think>`; empty if the reasoning has no end.
+
+    `begun` says that the reasoning begins in the prompt, so that a text without the end of it is all reasoning.
+    """
     _, end, answer = text.partition(_END_OF_REASONING)
     if end:
         return answer.lstrip()
-    return "" if text.lstrip().startswith("<think>") else text
+    return "" if begun or text.lstrip().startswith(_REASONING) else text
+
+
+def begins_in_prompt(text: str) -> bool:
+    """Return whether the reasoning in a text has only an end: the template of the model's prompts begins it."""
+    return _END_OF_REASONING in text and not text.lstrip().startswith(_REASONING)

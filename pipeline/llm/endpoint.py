@@ -22,7 +22,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.errors import ServiceError, Unanswerable, Unreachable, UserError, first_defect
 from pipeline.kg.interface import KnowledgeGraph
-from pipeline.llm.dialect import Dialect, without_reasoning
+from pipeline.llm.dialect import Dialect, begins_in_prompt, without_reasoning
 from pipeline.llm.interface import APPROXIMATE, OneModel, capped_identity
 from pipeline.llm.openai_client import WRONG_KEY, Answered, OpenAIClient, Reply, Request
 from pipeline.llm.prompt import Call, Candidate, Completion
@@ -34,6 +34,7 @@ from pipeline.llm.server_reply import (
     ChatReply,
     Choice,
     ModelCard,
+    has_error,
     text_of,
     token_logprobs,
     usage_of,
@@ -48,6 +49,8 @@ log = logging.getLogger(__name__)
 
 _CUT = re.compile("length|max_tokens|model_length", re.IGNORECASE)
 """How servers say that a reply was cut off at the limit of tokens."""
+_FILTERED = "content_filter"
+"""How servers say that a filter has cut a reply, or removed it."""
 _REPORTED = 20
 """Log-probabilities per token that every OpenAI-compatible server can report."""
 
@@ -132,6 +135,7 @@ class EndpointModel(CallConfig, OneModel):
         self._token_ids: dict[str, int] = {}
         self._tokenising = asyncio.Lock()
         self._warnings: set[str] = set()
+        self._prompts_begin_reasoning = False
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -160,7 +164,8 @@ class EndpointModel(CallConfig, OneModel):
         several = call.sampling.candidates > 1
         reply, seconds = await (self._ask_for_several(call, extra) if several else self._ask(call, extra))
         choices = reply["choices"] if several else reply["choices"][:1]
-        found = [_candidate(choice) for choice in choices]
+        self._prompts_begin_reasoning |= any(begins_in_prompt(text_of(choice)) for choice in choices)
+        found = [_candidate(choice, begun=self._prompts_begin_reasoning) for choice in choices]
         order = range(len(found)) if not several or call.sampling.is_beam_search else _best_first(found)
         best = found[order[0]]
         reported = token_logprobs(choices[order[0]])
@@ -292,7 +297,27 @@ class EndpointModel(CallConfig, OneModel):
             partial(_defect, candidates=call.sampling.candidates, tokens=tokens),
         )
         affinity = call.question if self.question_affinity and call.question else None
-        return await self._client.ask(request, affinity=affinity)
+        answered: Answered[ChatReply] = await self._client.ask(request, affinity=affinity)
+        self._warn_of_odd(answered.reply, tokens)
+        return answered
+
+    def _warn_of_odd(self, reply: ChatReply, tokens: object) -> None:
+        """Warn once of replies with more than the allowed `tokens`, and once of replies that a filter has cut."""
+        written = usage_of(reply, "completion_tokens")
+        if isinstance(tokens, int) and written > tokens * len(reply["choices"]):
+            self._warn_once(
+                "a reply of %s has %s tokens, and %s were allowed: its server seems to ignore the limit, so calls may "
+                "cost more than an estimate says",
+                self._name,
+                f"{written:,}",
+                f"{tokens:,}",
+            )
+        if any(choice.get("finish_reason") == _FILTERED for choice in reply["choices"]):
+            self._warn_once(
+                "a filter of the server has cut a reply of %s (finish_reason is %s): the text before the cut is used",
+                self._name,
+                _FILTERED,
+            )
 
     def _body(self, call: Call) -> dict[str, Any]:
         sampling = call.sampling
@@ -410,11 +435,13 @@ def _states(name: str, origin: str) -> bool:
 
 
 def _defect(reply: ChatReply, candidates: int, tokens: object) -> str | None:
-    """Say that there are not as many texts as were asked for, or that one is longer than so many tokens can be.
+    """Say that a reply is an error, has not as many texts as were asked for, or a longer one than tokens can have.
 
     None if there is no defect. Without a limit of `tokens`, a text may have any length. A server may send more than the
     one text that was asked for.
     """
+    if has_error(reply):
+        return "it reports an error"
     if candidates != 1 and len(reply["choices"]) != candidates:
         return f"{len(reply['choices'])} {_IN_PLACE_OF} {candidates} texts"
     length = max(len(text_of(choice)) for choice in reply["choices"])
@@ -423,12 +450,16 @@ def _defect(reply: ChatReply, candidates: int, tokens: object) -> str | None:
     return f"its text has {length:,} characters, which {tokens:,} tokens cannot have"
 
 
-def _candidate(choice: Choice) -> Candidate:
-    """Return the text of a choice. Its score is the sum of its log-probabilities, if the server reports them."""
+def _candidate(choice: Choice, *, begun: bool) -> Candidate:
+    """Return the text of a choice. Its score is the sum of its log-probabilities, if the server reports them.
+
+    `begun` says that the prompts begin the model's reasoning.
+    """
     positions, reason = token_logprobs(choice), choice.get("finish_reason") or "stop"
+    is_cut = _CUT.fullmatch(reason) is not None
     return Candidate(
-        text=without_reasoning(text_of(choice)),
-        finish_reason="length" if _CUT.fullmatch(reason) else reason,
+        text=without_reasoning(text_of(choice), begun=begun and is_cut),
+        finish_reason="length" if is_cut else reason,
         score=sum(next(iter(position.values())) for position in positions) if positions else None,
     )
 

@@ -73,6 +73,8 @@ class Reply:
     url: str
     status: int
     body: bytes
+    answered: str
+    """The status in words: see `Response.answered`."""
     seconds: float = 0.0
     is_busy: bool = False
     """Whether the server asks for the request later."""
@@ -173,7 +175,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
             problem = limit if timed_out else describe(error)
             self.count_failure(server, problem)
             raise AttemptFailed(f"{server.url} failed: {problem}") from None
-        return Reply(server.url, response.status, response.body, response.seconds, is_busy(response))
+        return _read(server, response)
 
     def _validate(self, reply: Reply, request: Request[T], server: Server) -> T:
         try:
@@ -205,7 +207,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
         self._models[name] = server
 
     def _failure(self, reply: Reply, server: Server) -> AttemptFailed:
-        answered = f"it answered {reply.status}: {self._message(reply)}"
+        answered = f"it answered {reply.answered}: {self._message(reply)}"
         if not reply.transient or reply.status not in ASKED_LATER:
             self.count_failure(server, answered, refusal="" if reply.transient else self.explain(reply))
         else:
@@ -233,7 +235,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
 
         Where the server refused the key, another one says which variable holds it.
         """
-        answered = f"{reply.url} answered {reply.status}: {self._message(reply)}"
+        answered = f"{reply.url} answered {reply.answered}: {self._message(reply)}"
         wants_key = reply.status in WRONG_KEY
         return f"{answered}; put a valid key into the variable {self._key_variable}" if wants_key else answered
 
@@ -247,7 +249,11 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
             response = await self.request("GET", _resolve(server.url, path), timeout=timeout)
         except TRANSPORT_ERRORS as error:
             return f"{server.url} failed: {describe(error)}"
-        return Reply(server.url, response.status, response.body)
+        return _read(server, response)
+
+
+def _read(server: Server, response: Response) -> Reply:
+    return Reply(server.url, response.status, response.body, response.answered, response.seconds, is_busy(response))
 
 
 def _likely_cause(body: bytes, defect: str | None) -> str:
@@ -263,10 +269,23 @@ def _likely_cause(body: bytes, defect: str | None) -> str:
 def _is_error(body: bytes) -> bool:
     """Return whether a body is an object that reports an error."""
     try:
-        content = orjson.loads(body)
+        return _error_in(orjson.loads(body)) is not None
     except orjson.JSONDecodeError:
         return False
-    return isinstance(content, dict) and bool(content.get("error"))
+
+
+def _error_in(payload: Any) -> Any:
+    """Return the error that a JSON value reports, itself or for one of its choices; None if it reports none."""
+    if not isinstance(payload, dict):
+        return None
+    choices = payload.get("choices")
+    parts = [payload, *(choices if isinstance(choices, list) else ())]
+    failed = (part for part in parts if isinstance(part, dict) and (part.get("error") or _has_failed(part)))
+    return next((part.get("error") or part for part in failed), None)
+
+
+def _has_failed(choice: Mapping[str, Any]) -> bool:
+    return choice.get("finish_reason") == "error"
 
 
 def server_message(reply: Reply) -> str:
@@ -279,7 +298,8 @@ def server_message(reply: Reply) -> str:
 
 
 def _message_in(payload: Any) -> str:
-    error = payload.get("error", payload) if isinstance(payload, dict) else payload
+    found = _error_in(payload)
+    error = payload if found is None else found
     if isinstance(error, dict) and (message := error.get("message") or error.get("detail")):
         code = error.get("code")
         return f"{str(message)[:_LONGEST_MESSAGE]} ({code[:100]})" if isinstance(code, str) else str(message)

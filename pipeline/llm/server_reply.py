@@ -59,6 +59,7 @@ class Choice(TypedDict):
 
     message: ReplyMessage
     finish_reason: NotRequired[str | None]
+    error: NotRequired[Any]
     logprobs: NotRequired[ChoiceLogprobs | None]
 
 
@@ -73,6 +74,7 @@ class ChatReply(TypedDict):
     """A chat completion. Only the first choice is used, unless several were asked for."""
 
     choices: Annotated[list[Choice], Field(min_length=1)]
+    error: NotRequired[Any]
     model: NotRequired[Any]
     usage: NotRequired[Usage | None]
 
@@ -114,6 +116,12 @@ CHAT_REPLY = TypeAdapter(ChatReply)
 TOKENS = TypeAdapter(Tokens)
 PLAIN_REPLY = TypeAdapter(PlainReply)
 MODEL_LIST = TypeAdapter(ModelList)
+
+
+def has_error(reply: ChatReply) -> bool:
+    """Return whether a reply, or one of its choices, reports an error beside its text, as some routers' do."""
+    failed = (each.get("error") or each.get("finish_reason") == "error" for each in reply["choices"])
+    return bool(reply.get("error")) or any(failed)
 
 
 def text_of(choice: Choice) -> str:

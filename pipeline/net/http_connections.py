@@ -20,6 +20,8 @@ import aiohttp
 import httptools
 from yarl import URL
 
+from pipeline.text import printable
+
 KEEP_ALIVE_S = 4.0
 """Below the 5 s after which uvicorn, and so vLLM, closes an idle connection: no request meets a closing connection."""
 _BETWEEN_OPENINGS_S = 0.001
@@ -36,6 +38,12 @@ class Response(NamedTuple):
     body: bytes
     seconds: float = 0.0
     """From the request to the last byte, without queues of this process; 0 if it was not measured."""
+
+    @property
+    def answered(self) -> str:
+        """The status, with the target of a redirection, which is never followed."""
+        target = self.headers.get("location") if 300 <= self.status < 400 else None
+        return f"{self.status} (a redirection to {printable(target)})" if target else str(self.status)
 
 
 class ReplyTooLarge(aiohttp.ClientPayloadError):

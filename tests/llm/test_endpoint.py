@@ -224,6 +224,30 @@ class TestFailures:
                 await llm.complete(call())
         assert len(server.bodies) == 3
 
+    async def test_a_choice_with_an_error_is_asked_for_again(self, server: Any) -> None:
+        server.behaviours = [server.say("half of it", error={"message": "the model was lost"})] * 5
+        async with model(server, max_retries=8, breaker_failures=99) as llm:
+            assert (await llm.complete(call())).text == "hello"
+
+    async def test_a_limit_of_tokens_that_is_ignored_is_said_once(self, server: Any, caplog: Any) -> None:
+        server.default = server.say("hello", usage={"completion_tokens": 2000})
+        async with model(server) as llm:
+            await llm.complete(call())
+            await llm.complete(call())
+        assert caplog.text.count("has 2,000 tokens, and") == 1
+
+    async def test_a_cut_reply_of_a_model_whose_prompts_begin_its_reasoning_has_no_text(self, server: Any) -> None:
+        cut = server.say("Perhaps it is {Bob}, but", finish_reason="length")
+        server.behaviours = [server.say("Who was it? Ada.</think>{Ada}"), cut, server.say("{Ada}")]
+        async with model(server) as llm:
+            assert [(await llm.complete(call())).text for _ in range(3)] == ["{Ada}", "", "{Ada}"]
+
+    async def test_a_reply_that_a_filter_has_cut_is_said(self, server: Any, caplog: Any) -> None:
+        server.default = server.say("hel", finish_reason="content_filter")
+        async with model(server) as llm:
+            assert (await llm.complete(call())).text == "hel"
+        assert "a filter of the server has cut a reply of llama" in caplog.text
+
     @pytest.mark.parametrize("passing", [b'{"error": {"message": "overloaded"}}', b'{"choices": null}', b"{"])
     async def test_another_unusable_reply_may_be_the_last_one(self, server: Any, passing: bytes) -> None:
         other = [server.answer_with(b'{"choices": []}')] * 2
