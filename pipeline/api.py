@@ -15,7 +15,8 @@ from pipeline import config
 from pipeline.analysis.runs import Run, open_run
 from pipeline.cli.score import rescore
 from pipeline.console import Console
-from pipeline.engine.run import Configuration, compose_configurations, execute, run_dir
+from pipeline.engine.configuration import Configuration, compose_configurations, run_dir
+from pipeline.engine.run import execute
 from pipeline.errors import KgqaError, UserError, single_errors
 from pipeline.evaluation.rescore import SCORES
 from pipeline.traces.folder import RunFolder

@@ -10,7 +10,8 @@ from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.cli.run_output import exit_code, run_figures, run_notes
 from pipeline.console import Console
-from pipeline.engine.run import compose_configurations, execute, run_dir
+from pipeline.engine.configuration import compose_configurations, run_dir
+from pipeline.engine.run import execute
 from pipeline.errors import UserError
 from pipeline.papers.ablation_effects import Effect, effect_columns, effect_table, measured_effects
 from pipeline.papers.ablations import ABLATIONS

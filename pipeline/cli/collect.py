@@ -15,8 +15,9 @@ from pipeline.cli.arguments import Arguments, OutputKey
 from pipeline.cli.output import Output
 from pipeline.cli.run_output import exit_code, failure_notes
 from pipeline.console import Console
+from pipeline.engine.configuration import Configuration, run_dir
 from pipeline.engine.rejections import remarks
-from pipeline.engine.run import Configuration, execute, run_dir
+from pipeline.engine.run import execute
 from pipeline.errors import UserError
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.text import agreeing, counted

@@ -13,7 +13,7 @@ from pipeline import config
 from pipeline.cli.arguments import Arguments, Trust
 from pipeline.cli.evaluate import configurations_of
 from pipeline.cli.output import Output
-from pipeline.engine.run import Configuration
+from pipeline.engine.configuration import Configuration
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath
 from pipeline.training.corrections import Report, read_corrections, table

@@ -41,9 +41,10 @@ from pipeline.cli.arguments import Arguments, Trust
 from pipeline.cli.output import Output
 from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
+from pipeline.engine.configuration import Configuration
 from pipeline.engine.resume import changed_sources, edited_sources
 from pipeline.engine.retry_advice import RESTART, begun_by_other
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.run import execute
 from pipeline.errors import Outage, UserError
 from pipeline.evaluation.budget_limits import AT_LIMIT, MUCH_LIMITED
 from pipeline.evaluation.configuration_summary import among_others

@@ -14,9 +14,9 @@ from pipeline.cli.arguments import Arguments
 from pipeline.cli.evaluate import configurations_of
 from pipeline.cli.output import Output
 from pipeline.console import Console
+from pipeline.engine.configuration import Configuration
 from pipeline.engine.doctor.checks import examine
 from pipeline.engine.doctor.finding import Finding, Level
-from pipeline.engine.run import Configuration
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import plain_table
 from pipeline.text import counted

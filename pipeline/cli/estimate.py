@@ -24,7 +24,7 @@ from pipeline.cli.run_output import exit_code, failure_notes
 from pipeline.cli.sweep import run_configurations
 from pipeline.console import Console
 from pipeline.datasets.selection import Selection
-from pipeline.engine.run import Configuration, run_dir
+from pipeline.engine.configuration import Configuration, run_dir
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import plain_table

@@ -11,7 +11,8 @@ from pipeline.cli.output import Output
 from pipeline.cli.run_output import run_output
 from pipeline.console import Console
 from pipeline.engine.begun_in import refuse_other_folder
-from pipeline.engine.run import Configuration, execute, run_dir
+from pipeline.engine.configuration import Configuration, run_dir
+from pipeline.engine.run import execute
 from pipeline.errors import UserError
 from pipeline.suggestions import suggestion
 from pipeline.text import kgqa, load_yaml

@@ -17,7 +17,8 @@ from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.cli.run_output import exit_code, run_notes
 from pipeline.console import Console
-from pipeline.engine.run import compose_configurations, execute, run_dir
+from pipeline.engine.configuration import compose_configurations, run_dir
+from pipeline.engine.run import execute
 from pipeline.errors import UserError
 from pipeline.papers.efficiency import HEADINGS as COST_HEADINGS
 from pipeline.papers.efficiency import Efficiency, MachineLoad, efficiency, machine_load

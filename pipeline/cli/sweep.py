@@ -29,7 +29,7 @@ from pipeline.cli.run_output import (
     sweep_notes,
 )
 from pipeline.console import Console
-from pipeline.engine.run import Configuration, compose_configurations
+from pipeline.engine.configuration import Configuration, compose_configurations
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import sweep_table

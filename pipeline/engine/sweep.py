@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pipeline.console import Console
-from pipeline.engine.run import Configuration, compose_configurations, execute, run_dir
+from pipeline.engine.configuration import Configuration, compose_configurations, run_dir
+from pipeline.engine.run import execute
 from pipeline.errors import UserError
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.traces.folder import BATCH, RunFolder

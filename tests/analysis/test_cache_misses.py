@@ -12,7 +12,8 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from pipeline.llm.prompt import Completion
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import RecordedCall, explain_miss

@@ -16,7 +16,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from rich.console import Console
 
 from pipeline.cli.sweep import _notes_of_batches
-from pipeline.engine.run import compose_configurations
+from pipeline.engine.configuration import compose_configurations
 from pipeline.traces.folder import RunFolder
 from tests.cli.conftest import WORLD, FixedReply, Kgqa, serving
 from tests.support import rewrite_shard

@@ -213,7 +213,7 @@ def test_compare_and_report_say_that_the_source_of_a_method_differs(
 
 def test_another_version_of_the_project_is_refused(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.run()
-    monkeypatch.setattr("pipeline.engine.run._version", lambda package: "99.0")
+    monkeypatch.setattr("pipeline.engine.run_description._version", lambda package: "99.0")
     assert "and this is 99.0" in project.run(code=2)
 
 

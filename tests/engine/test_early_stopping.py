@@ -14,8 +14,9 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.config import default
+from pipeline.engine.configuration import Configuration
 from pipeline.engine.early_stopping import MAX_RISK, stratified_order, survivors
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.run import execute
 from pipeline.errors import UserError
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder

@@ -15,8 +15,9 @@ from pipeline import config
 from pipeline.config import default
 from pipeline.datasets.custom import Custom
 from pipeline.engine import missing_nodes
+from pipeline.engine.configuration import compose_configurations
 from pipeline.engine.missing_nodes import count_missing_nodes, told_apart
-from pipeline.engine.run import compose_configurations, execute
+from pipeline.engine.run import execute
 from pipeline.errors import ServiceError
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.simulation.world import SyntheticWorld

@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
+from pipeline.engine.configuration import Configuration
 from pipeline.engine.open_shards import OpenShards, most_open_shards, shards_that_fit
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.run import execute
 from pipeline.traces.folder import RunFolder
 from tests.engine.methods import FirstOfShardWaits
 

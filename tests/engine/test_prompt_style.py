@@ -11,8 +11,9 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
+from pipeline.engine.configuration import Configuration
 from pipeline.engine.model_servers import resolve
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.run import execute
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Call, Completion, Message, Template, inputs_only
 from pipeline.simulation.oracle import QuestionOracle

@@ -13,7 +13,8 @@ import yaml
 from rich.console import Console
 
 from pipeline import config
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Prompt
 from pipeline.llm.roles import check_roles

@@ -20,7 +20,8 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.config import default
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from pipeline.engine.shard import Shard
 from pipeline.engine.worker import Worker
 from pipeline.engine.worker_reports import FinishedRows

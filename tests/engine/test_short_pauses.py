@@ -13,7 +13,8 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.engine import worker
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from pipeline.engine.short_pauses import short_pauses
 
 

@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.traces.folder import RunFolder

@@ -19,7 +19,8 @@ from selenium.webdriver.support.select import Select
 
 from pipeline import config
 from pipeline.cli.main import main
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 
 pytestmark = pytest.mark.exhaustive
 

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.config import default
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
 from pipeline.types import Triple

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from pipeline import config
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from pipeline.errors import ServiceError, UserError
 from pipeline.llm.prompt import STORED_COMPLETION, Completion, Sampling
 from pipeline.traces.folder import RunFolder

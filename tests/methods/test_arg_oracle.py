@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from tests.support import sampled
 
 

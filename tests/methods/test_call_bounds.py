@@ -14,7 +14,8 @@ from rich.console import Console
 from pipeline import config
 from pipeline.datasets.interface import Dataset
 from pipeline.engine.budget import Budget
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from pipeline.errors import UserError
 from pipeline.methods.interface import BoundedCalls, Method
 from pipeline.types import Entity, Question

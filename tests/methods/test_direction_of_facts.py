@@ -12,7 +12,8 @@ from rich.console import Console
 
 import pipeline
 from pipeline import config
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from tests.support import METHODS, sampled
 
 FACTS = [

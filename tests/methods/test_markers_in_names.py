@@ -15,7 +15,8 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from tests.methods.markers import MARKERS, PLACES, write_world
 from tests.support import LARGE, METHODS, PRESETS
 

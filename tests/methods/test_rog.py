@@ -11,7 +11,8 @@ from rich.console import Console
 
 from pipeline import config
 from pipeline.config import default
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from pipeline.errors import ParseError, UserError
 from pipeline.llm.prompt import Candidate, Sampling
 from pipeline.methods.grounded_path import GroundedPath

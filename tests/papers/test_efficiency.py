@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from pipeline.papers.efficiency import HEADINGS, Efficiency, efficiency, machine_load
 from pipeline.papers.published import published_figures
 from pipeline.papers.reproduction import PlannedFigure

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 
 Sweep = Callable[..., Path]
 WORDS = ("dataset.triples=2000", "engine.shard_size=8", "evaluation.bootstrap_resamples=100", "llm=oracle")

@@ -14,7 +14,8 @@ from rich.console import Console
 from pipeline import config
 from pipeline.cli.main import main
 from pipeline.config import default
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from pipeline.errors import StorageError, UserError
 from pipeline.llm.prompt import Message
 from pipeline.methods.arg.tokens import find_tokens

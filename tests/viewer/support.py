@@ -9,7 +9,8 @@ import polars as pl
 from rich.console import Console
 
 from pipeline import config
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from tests import support
 from tests.support import rewrite_shard
 

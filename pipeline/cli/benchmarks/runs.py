@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from pipeline import config
 from pipeline.console import Console
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 
 STEADY = {"_target_": "pipeline.cli.benchmarks.steady.SteadyCalls"}
 

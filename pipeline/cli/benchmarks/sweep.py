@@ -18,7 +18,8 @@ from pipeline import config
 from pipeline.cli.benchmarks.runs import run_method
 from pipeline.cli.benchmarks.server import Slots
 from pipeline.console import Console
-from pipeline.engine.run import Configuration, execute
+from pipeline.engine.configuration import Configuration
+from pipeline.engine.run import execute
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.prompt import Call, Completion
 from pipeline.simulation.oracle import Oracle, QuestionOracle

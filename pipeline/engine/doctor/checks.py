@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
+from pipeline.engine.configuration import Configuration
 from pipeline.engine.doctor import graphs, machine, models, questions
 from pipeline.engine.doctor.finding import Check, Finding, problem
-from pipeline.engine.run import Configuration
 from pipeline.errors import KgqaError, UserError
 
 _DRY_RUN = "dry run"

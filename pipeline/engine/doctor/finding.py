@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pipeline.engine.run import Configuration
+from pipeline.engine.configuration import Configuration
 
 Level: TypeAlias = Literal["ok", "warning", "problem", "stopped"]
 """`problem`: the run would fail or be wrong. `warning`: it would run, but slower or with worse results.

@@ -15,8 +15,8 @@ from pipeline.datasets.custom import Custom
 from pipeline.datasets.interface import Dataset
 from pipeline.datasets.remote import is_file
 from pipeline.datasets.triples import header_doubt, read_triples
+from pipeline.engine.configuration import Configuration
 from pipeline.engine.doctor.finding import Finding, compared, ok, problem, warning
-from pipeline.engine.run import Configuration
 from pipeline.errors import KgqaError, UserError
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.kg.paging import MAX_ROWS

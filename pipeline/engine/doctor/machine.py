@@ -20,8 +20,9 @@ from packaging.version import Version
 from upath import UPath
 
 from pipeline import config
+from pipeline.engine.configuration import Configuration, run_dir
 from pipeline.engine.doctor.finding import Finding, ok, problem, warning
-from pipeline.engine.run import Configuration, read_resumable, run_dir
+from pipeline.engine.run_description import read_resumable
 from pipeline.errors import StorageError, UserError
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import write_whole

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from pipeline import config
+from pipeline.engine.configuration import Configuration
 from pipeline.engine.doctor.finding import Finding, compared, ok, problem, warning
 from pipeline.engine.doctor.trivial_prompt import CHOICES, TrivialPrompt
-from pipeline.engine.run import Configuration
 from pipeline.errors import KgqaError, RequestRefused, ServiceError, Unanswerable, UserError
 from pipeline.llm.embedded.model import EmbeddedModel
 from pipeline.llm.endpoint import EndpointModel

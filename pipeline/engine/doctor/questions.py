@@ -15,9 +15,10 @@ from pipeline import config
 from pipeline.console import Console
 from pipeline.datasets.interface import Dataset
 from pipeline.datasets.selection import Selection
+from pipeline.engine.configuration import Configuration, run_dir
 from pipeline.engine.doctor.finding import Finding, ok, problem, warning
 from pipeline.engine.missing_nodes import MissingNodes, count_missing_nodes
-from pipeline.engine.run import Configuration, execute, run_dir
+from pipeline.engine.run import execute
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.fit_to_graph import fit_to_graph
 from pipeline.kg.interface import KnowledgeGraph

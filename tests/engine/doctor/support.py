@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pipeline import config
+from pipeline.engine.configuration import Configuration
 from pipeline.engine.doctor.finding import Finding
-from pipeline.engine.run import Configuration
 
 
 def point(*words: str) -> Configuration:

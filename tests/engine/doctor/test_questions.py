@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.engine.configuration import Configuration
 from pipeline.engine.doctor import checks, questions
 from pipeline.engine.doctor.finding import Check, Finding, Level
-from pipeline.engine.run import Configuration
 from pipeline.errors import ServiceError, UserError
 from tests.engine.doctor.support import point, worst
 from tests.llm.conftest import FakeOpenAIServer
