@@ -79,6 +79,14 @@ class StepTrace:
             return f"{self.duration_s:.3f} s, and {self.own_s:.3f} s when the call was made"
         return f"{self.duration_s:.3f} s, of which {self.own_s:.3f} s outside queues"
 
+    @property
+    def ending(self) -> str:
+        """How the reply ended, unless the model has ended it."""
+        if self.finish_reason in (None, "stop"):
+            return ""
+        cut = "cut off at the number of tokens that it was allowed"
+        return cut if self.finish_reason == "length" else f"ended by {self.finish_reason}"
+
     def __str__(self) -> str:
         heading = f"[{self.number}] {self.kind} {self.role}, {self.seconds_text}{', shared' if self.shared else ''}"
         return printable("\n".join([heading, *(indent(line, "    ") for line in self._details())]))
@@ -87,7 +95,7 @@ class StepTrace:
         for message in self.prompt:
             yield f"{message.role}:\n{indent(message.content, '  ')}"
         if self.completion is not None:
-            yield f"completion:\n{indent(self.completion, '  ')}"
+            yield f"completion{f' ({self.ending})' if self.ending else ''}:\n{indent(self.completion, '  ')}"
         if self.query is not None:
             yield f"{self.query} → {self.rows} values"
         if self.payload is not None:

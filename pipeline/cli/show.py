@@ -169,6 +169,7 @@ def _in_short(step: StepTrace) -> Iterator[Text]:
     """Yield one line each about the reply, the lookup or the decision of a step; a traceback is whole."""
     if step.completion is not None:
         yield Text(_one_line(step.completion))
+        yield from [Text(_one_line(f"reply {step.ending}"), "dim")] if step.ending else []
     if step.query is not None:
         yield Text(f"{_one_line(step.query)} → {step.rows} values")
     if step.payload is not None:
@@ -183,7 +184,8 @@ def _in_full(step: StepTrace) -> Iterator[Text]:
     for message in step.prompt:
         yield Text.assemble((f"{message.role}\n", "bold"), message.content)
     if step.completion is not None:
-        yield Text.assemble(("reply\n", "bold"), step.completion)
+        ending = f", {step.ending}" if step.ending else ""
+        yield Text.assemble((f"reply{ending}\n", "bold"), step.completion)
     if step.query is not None:
         yield Text(f"{step.query} → {step.rows} values")
     for name, value in (step.payload or {}).items():

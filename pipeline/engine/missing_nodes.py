@@ -36,6 +36,8 @@ class MissingNodes:
     """Whether these are all questions."""
     topics: int = 0
     """Questions with topic entities."""
+    without_topics: int = 0
+    """Questions without topic entities, where the graph can only be searched from them."""
     no_topic: int = 0
     """Questions of which a topic entity is not in the graph."""
     topic: str = ""
@@ -71,6 +73,14 @@ class MissingNodes:
     def among(self) -> str:
         """The questions that were looked up."""
         return self._first(counted(self.questions, "question"))
+
+    @property
+    def about_no_topics(self) -> str:
+        """How many questions name no topic entity, and what this means."""
+        return (
+            f"{self.without_topics:,} of {self.among}: no topic entity is given, and methods search this graph only "
+            "from topic entities: such an answer is the model's alone"
+        )
 
     @property
     def about_topics(self) -> str:
@@ -150,12 +160,13 @@ class MissingNodes:
 
     def warnings(self) -> list[str]:
         """Return one sentence for each kind of nodes or relations that are missing."""
+        without = [self.about_no_topics] if self.without_topics else []
         topics = [self.about_topics] if self.no_topic else []
         golds = [self.about_golds] if self.no_gold else []
         unnamed = [self.about_unnamed] if self.unnamed else []
         values = [self.about_values] if self.no_way else []
         relations = [self.about_relations] if self.no_relation else []
-        return [*self.about_hidden, *topics, *golds, *unnamed, *values, *relations]
+        return [*self.about_hidden, *without, *topics, *golds, *unnamed, *values, *relations]
 
 
 async def count_missing_nodes(
@@ -240,6 +251,7 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Miss
         absent = [entity.id for entity in example.question.topic_entities if entity.id not in nodes]
         found.questions += 1
         found.topics += bool(example.question.topic_entities)
+        found.without_topics += not (example.question.topic_entities or isinstance(graph, AttributedGraph))
         found.no_topic += bool(absent)
         found.topic = found.topic or next(iter(absent), "")
         found.hidden = found.hidden or _hidden_relation(absent, graph)

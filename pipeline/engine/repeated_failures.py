@@ -36,16 +36,24 @@ class RepeatedFailures:
     """Checks the finished rows of a run."""
 
     def __init__(
-        self, most: int | None, *, configurations: int = 1, may_retry: bool = True, is_resumed: bool = False
+        self,
+        most: int | None,
+        *,
+        questions: int | None = None,
+        configurations: int = 1,
+        may_retry: bool = True,
+        is_resumed: bool = False,
     ) -> None:
         """Stop the run if all rows have failed with one error, or because of servers, those of `most` questions.
 
         None never stops it. A question has a row for each of the `configurations`: one bad question fails in all of
-        them. `may_retry` is whether `run.retry_failed=true` is allowed. `is_resumed` is whether earlier attempts have
-        answered questions: only those of this attempt are counted.
+        them. `questions` are how many will be asked, if that is known. `may_retry` is whether `run.retry_failed=true`
+        is allowed. `is_resumed` is whether earlier attempts have answered questions: only those of this attempt are
+        counted.
         """
         self._attempt = " of this attempt" if is_resumed else ""
         self._most = most
+        self._may_reach_most = most is not None and (questions is None or questions >= most)
         self._configurations = configurations
         self._when_back = f"{_WHEN_BACK}{_RETRIES if may_retry else ''}"
         self._questions = self._failed = 0
@@ -85,7 +93,8 @@ class RepeatedFailures:
         if cause and len(self._failing) >= _ANNOUNCED:
             self._is_announced = True
             failed = f"{counted(len(self._failing), 'question')}{self._attempt} failed {cause}"
-            return f"the first {failed}: if the first {self._most} do, the run stops ({_last_line(new)})"
+            limit = f": if the first {self._most} do, the run stops" if self._may_reach_most else ""
+            return f"the first {failed}{limit} ({_last_line(new)})"
         if not cause and self._failed_in_outage >= _ANNOUNCED:
             self._is_announced = True
             failed = f"{counted_questions(self._failed_in_outage, self._configurations)} failed"

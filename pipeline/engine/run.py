@@ -150,7 +150,11 @@ async def _run_shards(
             done = sum(shard.height for shard in read_shards(folder, ["point"], indices=sorted(finished)))
     may_retry = not (run["early_stopping"] or folder.search or folder.deciding_search)
     failures = RepeatedFailures(
-        run["max_equal_failures"], configurations=len(configs), may_retry=may_retry, is_resumed=bool(finished)
+        run["max_equal_failures"],
+        questions=(total - done) // len(configs),
+        configurations=len(configs),
+        may_retry=may_retry,
+        is_resumed=bool(finished),
     )
     progress = RunProgress(
         console,

@@ -40,7 +40,7 @@ def _no_limit(summaries: Sequence[ConfigurationSummary]) -> str:
 def cut_replies_line(summaries: Sequence[ConfigurationSummary]) -> str:
     """Say which share of the replies ended at the number of tokens that they were allowed; empty if none did."""
     shares = _shares(summaries, "replies_cut", lambda summary: summary.counters.get("llm_calls"))
-    said = "replies that were cut off at the number of tokens that the method or the model allows"
+    said = "replies that were cut off at the number of tokens that the method or the model allows, and read as they are"
     return f"{said}: {shares}" if shares else ""
 
 

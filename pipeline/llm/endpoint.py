@@ -43,6 +43,7 @@ from pipeline.net.attempts import RetryPolicy
 from pipeline.net.server_stats import ServerStats
 from pipeline.net.urls import check_urls
 from pipeline.suggestions import did_you_mean
+from pipeline.text import counted
 from pipeline.types import RUNTIME_ONLY, Example
 
 log = logging.getLogger(__name__)
@@ -165,7 +166,9 @@ class EndpointModel(CallConfig, OneModel):
         reply, seconds = await (self._ask_for_several(call, extra) if several else self._ask(call, extra))
         choices = reply["choices"] if several else reply["choices"][:1]
         self._prompts_begin_reasoning |= any(begins_in_prompt(text_of(choice)) for choice in choices)
-        found = [_candidate(choice, begun=self._prompts_begin_reasoning) for choice in choices]
+        written = usage_of(reply, "completion_tokens")
+        is_full = len(choices) == 1 and 0 < self._max_tokens(call) <= written
+        found = [_candidate(choice, begun=self._prompts_begin_reasoning, is_full=is_full) for choice in choices]
         order = range(len(found)) if not several or call.sampling.is_beam_search else _best_first(found)
         best = found[order[0]]
         reported = token_logprobs(choices[order[0]])
@@ -180,7 +183,7 @@ class EndpointModel(CallConfig, OneModel):
             text=best.text,
             finish_reason=best.finish_reason,
             prompt_tokens=usage_of(reply, "prompt_tokens"),
-            completion_tokens=usage_of(reply, "completion_tokens"),
+            completion_tokens=written,
             logprobs=reported if has_logprobs else None,
             seconds=seconds,
             candidates=tuple(found[index] for index in order) if several else (),
@@ -326,7 +329,7 @@ class EndpointModel(CallConfig, OneModel):
             "messages": [{"role": message.role, "content": message.content} for message in call.messages],
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
-            "max_tokens": min(sampling.max_tokens, self.max_new_tokens or sampling.max_tokens),
+            "max_tokens": self._max_tokens(call),
             "seed": call.seed,
         }
         if sampling.stop:
@@ -334,6 +337,12 @@ class EndpointModel(CallConfig, OneModel):
         if call.messages[-1].role == "assistant":  # makes vLLM continue the text instead of answering it
             body |= {"add_generation_prompt": False, "continue_final_message": True}
         return body
+
+    def _max_tokens(self, call: Call) -> int:
+        """Return the most tokens of a reply."""
+        given = (self.extra_body or {}).get("max_tokens")
+        own = call.sampling.max_tokens
+        return given if isinstance(given, int) else min(own, self.max_new_tokens or own)
 
     def _api_key(self) -> str:
         """Return the key from the environment. Raises UserError if it is wrong, or a variable of the user's not set."""
@@ -447,15 +456,16 @@ def _defect(reply: ChatReply, candidates: int, tokens: object) -> str | None:
     length = max(len(text_of(choice)) for choice in reply["choices"])
     if not isinstance(tokens, int) or length <= tokens * _LONGEST_TOKEN:
         return None
-    return f"its text has {length:,} characters, which {tokens:,} tokens cannot have"
+    return f"its text has {length:,} characters, which {counted(tokens, 'token')} cannot have"
 
 
-def _candidate(choice: Choice, *, begun: bool) -> Candidate:
+def _candidate(choice: Choice, *, begun: bool, is_full: bool) -> Candidate:
     """Return the text of a choice. Its score is the sum of its log-probabilities, if the server reports them.
 
-    `begun` says that the prompts begin the model's reasoning.
+    `begun` says that the prompts begin the model's reasoning, and `is_full` that the text has all tokens that it may
+    have: then it was cut, unless the server says otherwise.
     """
-    positions, reason = token_logprobs(choice), choice.get("finish_reason") or "stop"
+    positions, reason = token_logprobs(choice), choice.get("finish_reason") or ("length" if is_full else "stop")
     is_cut = _CUT.fullmatch(reason) is not None
     return Candidate(
         text=without_reasoning(text_of(choice), begun=begun and is_cut),

@@ -263,7 +263,8 @@ def _likely_cause(body: bytes, defect: str | None) -> str:
             ": it is a web page, so a proxy or a page for signing in may stand before the server, or llm.base_urls is "
             "not the address of its API"
         )
-    return ": the server wrote no text, perhaps because a filter removed it" if defect == _NO_CHOICES else ""
+    is_empty = defect == _NO_CHOICES and not _is_error(body)
+    return ": the server wrote no text, perhaps because a filter removed it" if is_empty else ""
 
 
 def _is_error(body: bytes) -> bool:

@@ -47,9 +47,9 @@ class Curve:
     """Indices of configurations by value, one sequence per combination of the other parameters that was run with it.
     Combinations without some of the values are in no slice, but here."""
 
-    def configurations(self, value: float) -> list[int]:
-        """Return the indices of the configurations of all slices at a value."""
-        return [index for each in self.slices for index in each.indices[value]]
+    def configurations(self, value: float) -> list[Sequence[int]]:
+        """Return the indices of the configurations at a value, one sequence for each slice."""
+        return [each.indices[value] for each in self.slices]
 
 
 def distinguishing_keys(configurations: Sequence[Configuration]) -> list[str]:

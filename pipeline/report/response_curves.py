@@ -22,7 +22,7 @@ _SMALL = (220, 130)
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A drawn line: the best or the marginal curve, with the configurations at each value of the axis."""
+    """A drawn line: the best or the marginal curve."""
 
     curve: Curve
     group: int
@@ -31,7 +31,9 @@ class _Line:
     name: str
     kind: str
     is_mean: bool
-    members: Mapping[float, Sequence[int]]
+    members: Mapping[float, Sequence[Sequence[int]]]
+    """Indices of the configurations at each value of the axis, one sequence for each combination of the other
+    parameters. It has several if runs repeat a configuration, which then count as one."""
 
 
 def responses(block: Block, labels: BlockLabels, score: str, axes: Mapping[str, Sequence[Curve]]) -> list[AxisView]:
@@ -48,18 +50,27 @@ def responses(block: Block, labels: BlockLabels, score: str, axes: Mapping[str, 
     ]
 
 
-def _estimates(block: Block, score: str, scores: ScoreMatrix, members: Sequence[Sequence[int]]) -> list[Estimate]:
-    """Return the mean over each sequence of configurations, with an interval over the questions.
+def _estimates(
+    block: Block, score: str, scores: ScoreMatrix, members: Sequence[Sequence[Sequence[int]]]
+) -> list[Estimate]:
+    """Return the mean over each sequence of combinations, with an interval over the questions.
 
     A single configuration keeps the interval of its summary, so that chart and table agree.
     """
-    averaged = [indices for indices in members if len(indices) > 1]
-    columns = [scores.values[:, indices].mean(axis=1) for indices in averaged]
-    means = iter(scores.means(np.column_stack(columns)) if columns else [])
-    return [
-        next(means) if len(indices) > 1 else block.configurations[indices[0]].summary.scores[score]
-        for indices in members
+    singles = [_single(combinations) for combinations in members]
+    columns = [
+        np.mean([scores.values[:, repeats].mean(axis=1) for repeats in combinations], axis=0)
+        for single, combinations in zip(singles, members, strict=True)
+        if single is None
     ]
+    means = iter(scores.means(np.column_stack(columns)) if columns else [])
+    return [next(means) if each is None else block.configurations[each].summary.scores[score] for each in singles]
+
+
+def _single(combinations: Sequence[Sequence[int]]) -> int | None:
+    """Return the index of the only configuration; None if there are several."""
+    indices = [index for repeats in combinations for index in repeats]
+    return indices[0] if len(indices) == 1 else None
 
 
 def _lines(curves: Sequence[Curve], labels: BlockLabels, scores: ScoreMatrix) -> Iterator[_Line]:
@@ -78,9 +89,9 @@ def _lines(curves: Sequence[Curve], labels: BlockLabels, scores: ScoreMatrix) ->
         )
         best = {value: max(found, key=lambda each: means[each].mean()) for value, found in curve.candidates.items()}
         if all(len(found) == 1 for found in curve.candidates.values()):
-            yield drawn("", False, best)
+            yield drawn("", False, {value: [repeats] for value, repeats in best.items()})
         else:
-            yield drawn("best configuration", False, best)
+            yield drawn("best configuration", False, {value: [repeats] for value, repeats in best.items()})
             kind = f"marginal: mean over {counted(len(curve.slices), 'combination')}"
             yield drawn(kind, True, {value: curve.configurations(value) for value in curve.values})
 
@@ -130,7 +141,7 @@ def _axis_view(
 def _mark_name(line: _Line, labels: BlockLabels, key: str, value: float) -> str:
     """Name a mark: on a best curve, by its configuration."""
     if line.kind and not line.is_mean:
-        return str(labels.names[line.members[value][0]])
+        return str(labels.names[line.members[value][0][0]])
     return " · ".join(filter(None, [line.name, line.kind, labels.parameter(key, value)]))
 
 

@@ -269,6 +269,11 @@ class TestOutage:
         with pytest.raises(Outage, match=r"^the first 2 questions of this attempt all failed with the same error"):
             watched.check(replace(self.GONE, failing=ids("a", "b")))
 
+    def test_a_run_of_fewer_questions_is_not_said_to_stop(self) -> None:
+        few, enough = (RepeatedFailures(8, questions=questions) for questions in (7, 8))
+        said = [watched.check(replace(self.GONE, failing=ids(*"abcde"))) or "" for watched in (few, enough)]
+        assert ["the run stops" in each for each in said] == [False, True]
+
     def test_one_question_that_fails_in_all_configurations_of_a_sweep_does_not_stop_it(self) -> None:
         watched = RepeatedFailures(2, configurations=50)
         one, other = (replace(self.GONE, failing=ids(id)) for id in ("a", "b"))

@@ -63,6 +63,12 @@ async def test_missing_nodes_are_counted(dataset: Custom) -> None:
     ]
 
 
+async def test_questions_without_topic_entities_are_counted(dataset: Custom) -> None:
+    without = rows("Bo").replace("q0", "q9").replace('["Ann"]', "[]")
+    (said,) = await warnings(dataset, rows("Bo") + without)
+    assert said.startswith("1 of 2 questions: no topic entity is given, and methods search this graph only from")
+
+
 @pytest.mark.parametrize("dataset", ["Ann\tuser.knows\tBo\nBo\tlikes\tCy\n"], indirect=True)
 async def test_a_relation_that_is_never_offered_is_named_as_a_reason(dataset: Custom) -> None:
     hidden = "1 relation of the graph is never offered to a method (e.g. 'user.knows'), because of a name like "

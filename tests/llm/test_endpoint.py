@@ -242,6 +242,22 @@ class TestFailures:
         async with model(server) as llm:
             assert [(await llm.complete(call())).text for _ in range(3)] == ["{Ada}", "", "{Ada}"]
 
+    @pytest.mark.parametrize(
+        ("reason", "tokens", "stored"),
+        [
+            (None, 16, "length"),
+            (None, 15, "stop"),
+            ("stop", 16, "stop"),
+            (None, 0, "stop"),
+        ],
+    )
+    async def test_a_full_reply_without_a_reason_was_cut(
+        self, server: Any, reason: str | None, tokens: int, stored: str
+    ) -> None:
+        server.default = server.say("hel", finish_reason=reason, usage={"completion_tokens": tokens})
+        async with model(server, max_new_tokens=16) as llm:
+            assert (await llm.complete(call())).finish_reason == stored
+
     async def test_a_reply_that_a_filter_has_cut_is_said(self, server: Any, caplog: Any) -> None:
         server.default = server.say("hel", finish_reason="content_filter")
         async with model(server) as llm:

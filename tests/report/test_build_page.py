@@ -66,6 +66,12 @@ def test_a_setting_that_cannot_work_lowers_the_marginal_curve_only() -> None:
     assert (texts(best), texts(marginal)) == (["50.0", "80.0"], ["25.0", "40.0"])
 
 
+def test_a_configuration_that_two_runs_have_counts_once_in_the_marginal_curve() -> None:
+    again = make(hits(20), {"depth": 2, "retries": 1}, calls=4)
+    best, marginal = strict(*GRID, again).axes[0].curves
+    assert (texts(best), texts(marginal)) == (["30.0", "100.0"], ["25.0", "75.0"])
+
+
 def test_the_best_configuration_may_belong_to_a_combination_that_lacks_other_values() -> None:
     lone = make(hits(18), {"depth": 2, "retries": 2})
     best, marginal = strict(*GRID[:2], make(hits(10), {"depth": 2, "retries": 0}), lone).axes[0].curves

@@ -26,9 +26,9 @@ def test_a_grid_has_a_curve_for_each_axis_that_averages_the_others() -> None:
     (beam,), (depth,) = found.values()
     assert beam.values == [1, 3]
     assert [part.parameters for part in beam.slices] == [{"method.depth": value} for value in (1, 2, 3)]
-    assert (beam.configurations(1), beam.configurations(3)) == ([0, 1, 2], [3, 4, 5])
+    assert (beam.configurations(1), beam.configurations(3)) == ([[0], [1], [2]], [[3], [4], [5]])
     assert depth.values == [1, 2, 3]
-    assert depth.configurations(2) == [1, 4]
+    assert depth.configurations(2) == [[1], [4]]
     assert not depth.followers
 
 
@@ -58,16 +58,16 @@ def test_slices_with_missing_values_are_left_out() -> None:
         curves(configurations, among)["method.beam_width"][0],
         curves(configurations, among)["method.depth"][0],
     )
-    assert (beam.configurations(1), beam.configurations(3)) == ([0, 1], [3, 4])
+    assert (beam.configurations(1), beam.configurations(3)) == ([[0], [1]], [[3], [4]])
     assert depth.values == [1, 2, 3]
-    assert [depth.configurations(value) for value in depth.values] == [[0], [1], [2]]
+    assert [depth.configurations(value) for value in depth.values] == [[[0]], [[1]], [[2]]]
 
 
 def test_each_non_numeric_value_has_its_own_curve() -> None:
     configurations = grid(depth=[1, 2], planner=["prompted", "none"], judge=[True])
     (prompted, without) = curves(configurations)["method.depth"]
     assert [prompted.categories, without.categories] == [{"method.planner": "prompted"}, {"method.planner": "none"}]
-    assert (prompted.configurations(1), without.configurations(1)) == ([0], [1])
+    assert (prompted.configurations(1), without.configurations(1)) == ([[0]], [[1]])
 
 
 def test_presets_that_differ_in_a_switch_have_no_curve() -> None:
@@ -85,7 +85,7 @@ def test_presets_that_differ_in_an_axis_are_a_curve_with_any_names() -> None:
     ]
     configurations += [make(NO_HITS, {"hypo": False}, implied={"depth": 4}, name="arg w/o hypo-generator")]
     (curve,) = curves(configurations)["method.depth"]
-    assert [curve.configurations(value) for value in (1, 2, 4)] == [[1], [2], [0]]
+    assert [curve.configurations(value) for value in (1, 2, 4)] == [[[1]], [[2]], [[0]]]
 
 
 def test_methods_labels_and_models_are_never_averaged() -> None:
@@ -112,7 +112,7 @@ def test_seeds_are_repetitions_and_not_an_axis() -> None:
     configurations = [make(NO_HITS, {"depth": depth, "run.seed": seed}) for depth in (1, 2) for seed in (0, 1)]
     found = curves(configurations)
     assert list(found) == ["method.depth"]
-    assert found["method.depth"][0].configurations(2) == [2, 3]
+    assert found["method.depth"][0].configurations(2) == [[2], [3]]
     assert distinguishing_keys(configurations) == ["method.depth", "run.seed"]
 
 

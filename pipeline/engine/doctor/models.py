@@ -28,6 +28,8 @@ _Real: TypeAlias = EndpointModel | EmbeddedModel
 """A language model: one server, or the model in this process."""
 
 _TIMEOUT_S = 30.0
+_MAX_TOKENS = 64
+"""Of a trivial reply. Some servers refuse fewer than 16, and a method allows at least as many."""
 _SHOWN = 3
 _UNHIDE = "Set llm.extra_body={skip_special_tokens: false}."
 _UNSUITABLE = "Set these keys, or use the model for what it was trained for, or set llm.model to another one."
@@ -88,7 +90,7 @@ async def _check(subject: str, model: _Real, method: object) -> tuple[str | None
 
 def _call(*, choices: tuple[str, ...] = ()) -> Call:
     prompt = TrivialPrompt()
-    return Call(prompt, prompt.messages(), Sampling(max_tokens=1), key="doctor", seed=0, choices=choices)
+    return Call(prompt, prompt.messages(), Sampling(max_tokens=_MAX_TOKENS), key="doctor", seed=0, choices=choices)
 
 
 async def _choices(subject: str, model: _Real, method: object) -> list[Finding]:

@@ -34,11 +34,17 @@ _ROWS = 200
 _NAMED = 20
 """The number of questions whose topic entities are checked for names."""
 _INCOMPLETE = "Load the whole graph, or exclude the questions that it cannot answer."
+_NO_TOPICS = "Give the topic entities of each question, or leave the questions without them out."
 _NO_NAME = "Load the names of these nodes, choose their relation by kg.vocabulary.names, or leave the questions out."
 _RENAME = "Do what the brackets say, unless no question needs these relations."
 _SLOW = "See the latencies above: one of the servers is slow or overloaded."
 SEE_ERROR = "See the error in full: kgqa evaluate with these keys and run.limit=1, then kgqa show."
 """What to do about a failed dry run if nothing else has failed."""
+_INSTRUCTION_TUNED = "Serve an instruction-tuned model with its own chat template."
+_MORE_TOKENS = (
+    "They were cut off: allow replies more tokens (method.max_tokens, llm.max_new_tokens), or turn the model's "
+    "reasoning off with llm.extra_body."
+)
 _DRY_RUN_S, _GRACE_S = 60, 30
 
 
@@ -108,6 +114,14 @@ async def _names(graph: KnowledgeGraph, examples: Sequence[Example]) -> list[Fin
 
 
 def _topics(found: MissingNodes) -> list[Finding]:
+    if not found.without_topics:
+        return _missing_topics(found)
+    level = warning if found.topics else problem
+    missing = _missing_topics(found) if found.no_topic else []
+    return [*level("topic entities", found.about_no_topics, _NO_TOPICS), *missing]
+
+
+def _missing_topics(found: MissingNodes) -> list[Finding]:
     if not found.topics:
         return ok("topic entities", "the questions name none")
     if not found.no_topic:
@@ -136,7 +150,7 @@ async def dry_run(configuration: Configuration) -> list[Finding]:
 def _ask(configuration: Configuration, folder: Path) -> list[Finding]:
     resolved = _of_one_question(configuration.config, folder)
     execute([Configuration(configuration.overrides, resolved)], Console(quiet=True))
-    columns = ["status", "error", "answers", "llm_calls", "parse_failures", "wall_s"]
+    columns = ["status", "error", "answers", "llm_calls", "parse_failures", "replies_cut", "wall_s"]
     (row,) = pl.concat(read_shards(RunFolder(folder), columns)).to_dicts()
     if row["status"] != "ok" and row["wall_s"] >= _DRY_RUN_S:
         found = f"its question was not answered within {_DRY_RUN_S} s"
@@ -150,7 +164,7 @@ def _ask(configuration: Configuration, folder: Path) -> list[Finding]:
         return warning(
             "dry run",
             f"{row['parse_failures']} of {row['llm_calls']} replies could not be parsed",
-            "Serve an instruction-tuned model with its own chat template.",
+            _MORE_TOKENS if row["replies_cut"] * 2 >= row["parse_failures"] else _INSTRUCTION_TUNED,
         )
     answer = f"'{row['answers'][0]}'" if row["answers"] else "nothing"
     return ok(
