@@ -29,9 +29,9 @@ from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import plain_table
 from pipeline.llm.role_sections import is_embedded
-from pipeline.text import counted
+from pipeline.text import counted, show_command
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import read_shards
+from pipeline.traces.reader import count_errors, read_shards
 from pipeline.traces.storage import storage_path
 
 _SAMPLED = "pipeline.datasets.subsample.Subsample"
@@ -138,6 +138,7 @@ def run(arguments: Arguments) -> Output:
     plan: Plan = config.build("estimate", config.compose(own, name="estimate"))
     sampling = Sampling(plan.questions, Console(stderr=True))
     run_configurations(Arguments(words=arguments.words, overrides=others), sampling)
+    _refuse_unanswered(sampling)
     lines, basis = estimate(sampling, plan)
     figures = {
         "questions": len(_asked(sampling.wholes[0])),
@@ -149,6 +150,16 @@ def run(arguments: Arguments) -> Output:
     }
     notes, code = [*basis, *_notes(sampling, plan)], exit_code(*(folder for folder, _ in sampling.batches))
     return Output(figures, [_table(lines, sampling)], notes, exit_code=code)
+
+
+def _refuse_unanswered(sampling: Sampling) -> None:
+    """Raise UserError if every question of the sample has failed."""
+    if any(each.failed < each.answered for _, summaries in sampling.batches for each in summaries):
+        return
+    for folder, summaries in sampling.batches:
+        for error in count_errors(folder)[:1]:
+            show = show_command(folder.path, error.question_id, error.configuration, len(summaries))
+            raise UserError(f"every question of the sample failed, so it tells no cost: {error.error} ({show})")
 
 
 def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
@@ -340,7 +351,7 @@ def _notes(sampling: Sampling, plan: Plan) -> Iterator[str]:
         yield f"estimate.questions={plan.questions}, but {whole} has only {counted(fewest, 'question')}: all were asked"
     for folder, summaries in sampling.batches:
         if failures := failure_notes(folder, summaries, exits=True):
-            yield "what the failed questions of the sample cost until then is counted:"
+            yield "the estimate may be too low, as failed questions of the sample count with what they cost until then:"
             yield from failures
     if label := _label(sampling):
         yield f"answered by {label}: a language model makes other errors and writes replies of other lengths"
@@ -349,4 +360,5 @@ def _notes(sampling: Sampling, plan: Plan) -> Iterator[str]:
     before = sampling.wholes[0]["run"]["reuse"] or []
     reuse = config.shell_override("run.reuse", [*before, *(str(folder.path) for folder, _ in sampling.batches)])
     instead = f" in place of {config.shell_override('run.reuse', before)}" if before else ""
-    yield f"the calls of the sample need not be made again: add {reuse}{instead}"
+    if _spent(sampling, plan)["logical_calls"]:
+        yield f"the calls of the sample need not be made again: add {reuse}{instead}"

@@ -456,7 +456,7 @@ def _defect(reply: ChatReply, candidates: int, tokens: object) -> str | None:
     length = max(len(text_of(choice)) for choice in reply["choices"])
     if not isinstance(tokens, int) or length <= tokens * _LONGEST_TOKEN:
         return None
-    return f"its text has {length:,} characters, which {counted(tokens, 'token')} cannot have"
+    return f"its text has {length:,} characters, too many for {counted(tokens, 'token')}"
 
 
 def _candidate(choice: Choice, *, begun: bool, is_full: bool) -> Candidate:

@@ -229,9 +229,18 @@ def test_a_sample_with_too_many_failed_questions_says_why(kgqa: Kgqa, model_serv
     shown = kgqa("estimate", "method=cot", "dataset.triples=2000", "run.max_failed=0.1", *words)
     said = " ".join(shown.out.split())
     assert shown.code == FAILED_RUN
-    assert "what the failed questions of the sample cost until then is counted: 10 questions failed; " in said
+    assert "the estimate may be too low, as failed questions of the sample count with what they cost until " in said
     assert "10 × RequestRefused: " in said
     assert "than run.max_failed allows: exit code 3" in said
+
+
+def test_a_sample_whose_questions_all_failed_tells_no_cost(kgqa: Kgqa, model_server: Callable[..., tuple]) -> None:
+    _, words = model_server(refuses_every=1)
+    shown = kgqa("estimate", "method=cot", "dataset.triples=2000", "estimate.questions=5", *words)
+    said = " ".join(shown.err.split())
+    assert shown.code == 2
+    assert "every question of the sample failed, so it tells no cost: RequestRefused: " in said
+    assert "reuse" not in said
 
 
 def test_a_server_that_charges_by_tokens_has_a_price(

@@ -136,7 +136,7 @@ UNUSABLE: dict[str, tuple[Mode, str]] = {
     "content: an object": (content({"text": "Ada"}), r"choices\.0\.message\.content"),
     "content: a list of numbers": (content([1, 2]), r"choices\.0\.message\.content"),
     "content: an image": (content([{"type": "image_url", "image_url": "x"}]), r"choices\.0\.message\.content"),
-    "content: too long": (content("{Ada} " * 150_000), r"has 900,000 characters, which [0-9,]+ tokens cannot have"),
+    "content: too long": (content("{Ada} " * 150_000), r"has 900,000 characters, too many for [0-9,]+ tokens"),
     "finish_reason: a number": (reply(choices__0__finish_reason=1), r"finish_reason must be a text"),
     "finish_reason: a list": (reply(choices__0__finish_reason=["stop"]), "finish_reason"),
     "logprobs: a text": (reply(choices__0__logprobs={"content": [{"token": "a", "logprob": "-1"}]}), "logprob"),
