@@ -27,6 +27,7 @@ CORE = (
         "rdf_terms",
         "console",
         "grouping",
+        "branches",
     },
     {"net", "datasets"},
     {"llm", "kg"},

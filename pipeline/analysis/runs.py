@@ -219,7 +219,8 @@ class Run:
         Columns: `step`, `kind`, `role`, `start_s`, `own_s`, `shared`. Raises UserError like `question`.
         """
         self.require(configuration)
-        return losses.critical_path(self._row(id, configuration)["steps"])
+        row = self._row(id, configuration)
+        return losses.critical_path(row["steps"], row["critical_steps"])
 
     def role_costs(self) -> pl.LazyFrame:
         """Calls, tokens, seconds and the share of parse failures of each configuration and role."""

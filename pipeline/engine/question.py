@@ -89,6 +89,7 @@ async def run_question(
         followed=followed,
         counters=counters,
         steps=record.steps,
+        critical_steps=record.critical_steps,
         error=error,
         trail=record.trail.events,
     )

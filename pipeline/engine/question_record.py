@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from pipeline import branches
 from pipeline.engine.budget import Budget
 from pipeline.engine.gold_trail import GoldTrail
 from pipeline.errors import BudgetExhausted
@@ -33,7 +34,7 @@ class QuestionRecord:
         gold: Gold = _NO_GOLD,
         topics: Iterable[EntityId] = (),
     ) -> None:
-        """Start the clock."""
+        """Start the clock. The current task is the one that answers the question."""
         self.budget = budget
         self.trail = GoldTrail(gold, topics)
         self.most_llm_calls = most_llm_calls
@@ -43,12 +44,19 @@ class QuestionRecord:
         self.exhausted: str | None = None
         self.followed: set[str] = set()
         """The relations that the method followed, and their inverses, which state the same facts."""
+        self.critical_steps: Sequence[int] = ()
+        """The steps whose `own_s` add up to `critical_s`. Set at the end."""
+        self._follows: dict[int, Sequence[int]] = {}
+        """The steps that each call and lookup follows."""
         self._began = time.perf_counter()
+        branches.begin_question()
 
     def open(self, kind: str, role: str) -> Step:
         """Append a step that starts now."""
         step = Step(len(self.steps), kind, role, time.perf_counter() - self._began)
         self.steps.append(step)
+        if kind != "decision" and (branch := branches.current()):
+            self._follows[step.index] = branch.add(step.index)
         return step
 
     def close(self, step: Step) -> float:
@@ -90,8 +98,28 @@ class QuestionRecord:
     def finish(self) -> Counters:
         """Stop the clock and return the counters."""
         self.counters.wall_s = time.perf_counter() - self._began
-        self.counters.critical_s = critical_s(self.steps)
+        self.critical_steps = self._longest_sequence()
+        waits = [self.steps[index].own_s for index in self._follows]
+        path = [self.steps[index].own_s or 0.0 for index in self.critical_steps]
+        self.counters.critical_s = None if None in waits else sum(path)
         return self.counters
+
+    def _longest_sequence(self) -> list[int]:
+        """Return the sequence of calls and lookups, each of which follows the one before it, that took longest.
+
+        A shared call counts as long as the model took for it, and a step whose `own_s` is not known 0 seconds.
+        """
+        ends: dict[int, tuple[float, int | None]] = {}
+        for index, follows in self._follows.items():
+            before = max(follows, key=lambda each: ends[each][0], default=None)
+            waited_s = 0.0 if before is None else ends[before][0]
+            ends[index] = (waited_s + (self.steps[index].own_s or 0.0), before)
+        last = max(ends, key=lambda each: ends[each][0], default=None)
+        path: list[int] = []
+        while last is not None:
+            path.append(last)
+            last = ends[last][1]
+        return path[::-1]
 
     def _check_clock(self) -> None:
         self._check("max_wall_s", time.perf_counter() - self._began, self.budget.max_wall_s)
@@ -102,25 +130,6 @@ class QuestionRecord:
                 self.exhausted = limit
                 self.add_decision("cap_hit", cap=limit)
             raise BudgetExhausted(f"{limit} of {allowed} reached")
-
-
-def critical_s(steps: Sequence[Step]) -> float | None:
-    """Return the seconds of the longest sequence of steps, each of which began after the one before it had ended.
-
-    A shared call counts as long as the model took for it. None if the `own_s` of a step is not known.
-    """
-    waits = [step for step in steps if step.kind != "decision"]
-    ends = sorted((step.start_s + step.duration_s, step.index) for step in waits)
-    sequences: dict[int, float] = {}
-    longest, ended = 0.0, 0  # of the sequences that have ended when the step begins
-    for step in waits:
-        if step.own_s is None:
-            return None
-        while ended < len(ends) and ends[ended][0] <= step.start_s and ends[ended][1] in sequences:
-            longest = max(longest, sequences[ends[ended][1]])
-            ended += 1
-        sequences[step.index] = longest + step.own_s
-    return max(sequences.values(), default=0.0)
 
 
 def to_json(value: Any) -> str:

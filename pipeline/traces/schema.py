@@ -103,8 +103,8 @@ class Counters:
     wall_s: float = 0.0
     """Seconds from the start of the question to its answer. In them, other questions and configurations ran as well."""
     critical_s: float | None = 0.0
-    """Seconds of the question's own waiting: the longest sequence of model calls and lookups, each of which began after
-    the one before it, by their `own_s`. None if the `own_s` of a step is not known."""
+    """Seconds of the question's own waiting: the longest sequence of model calls and lookups, each of which follows the
+    one before it, by their `own_s`. None if the `own_s` of a step is not known."""
 
 
 @dataclass(slots=True)
@@ -118,6 +118,8 @@ class TraceRow:
     scores: Scores
     counters: Counters
     steps: list[Step] = field(default_factory=list)
+    critical_steps: Sequence[int] = ()
+    """The longest sequence of calls and lookups, each of which follows the one before it."""
     error: str | None = None
     """Type and text of the exception that ended the question: it failed, or its method handled no `BudgetExhausted`."""
     followed: Sequence[str] | None = None
@@ -190,6 +192,7 @@ _ANSWERS: dict[str, pa.DataType] = {
     "topic_entities": pa.list_(pa.string()),
     "gold_paths": pa.list_(GOLD_PATH_TYPE),
     "trail": pa.list_(TRAIL_TYPE),
+    "critical_steps": pa.list_(pa.int32()),
 }
 
 SCHEMA = pa.schema(
@@ -210,7 +213,7 @@ ADDED = frozenset(
         "calls_without_tokens",
         *("corrected_tog_em", "damaged_tog_em", "supported_readi_hit", "recovered_halted", "recovered_incorrect"),
         *("relation_recall", "followed_relations", "gold_relations", "compat_rog_precision", "compat_rog_recall"),
-        *("topic_entities", "gold_paths", "trail"),
+        *("topic_entities", "gold_paths", "trail", "critical_steps"),
     }
 )
 """Columns that were added after the first version. They may be missing in a shard, and null in one."""

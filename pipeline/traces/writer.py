@@ -106,6 +106,7 @@ def _answer_columns(rows: Sequence[TraceRow]) -> dict[str, list[Any]]:
         "first_attempt": [row.answer.first_attempt for row in rows],
         "raw_answer": [row.answer.raw for row in rows],
         "followed_relations": [row.followed for row in rows],
+        "critical_steps": [row.critical_steps for row in rows],
         "topic_entities": [[topic.id for topic in row.example.question.topic_entities] for row in rows],
         **gold_columns([row.example.gold for row in rows]),
     }

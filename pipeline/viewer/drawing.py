@@ -247,7 +247,7 @@ def draw_time_line(trace: QuestionTrace) -> TimeLine:
     steps = [step for step in trace.steps if step.kind != "decision"]
     seconds = max((step.start_s + step.duration_s for step in steps), default=0.0)
     scale = (_SCALE - _LEAST) / seconds if seconds > 0 else 0.0
-    waits = critical_path([_timing(step) for step in steps])["step"]
+    waits = critical_path([_timing(step) for step in trace.steps], trace.row.get("critical_steps"))["step"]
     critical = set(waits.to_list())
     bars: list[Bar] = []
     lanes: list[Lane] = []

@@ -262,7 +262,7 @@ def test_a_step_at_the_end_of_the_one_before_it_follows_it_whatever_the_rounding
         {"index": n, "kind": "llm", "role": "a", "start_s": start, "duration_s": own, "own_s": own, "shared": False}
         for n, (start, own) in enumerate(rounded)
     ]
-    assert critical_path(steps)["step"].to_list() == [0, 1, 2, 3]
+    assert critical_path(steps, None)["step"].to_list() == [0, 1, 2, 3]
 
 
 def test_a_path_without_directions_is_followed_in_either_one(tmp_path: Path) -> None:

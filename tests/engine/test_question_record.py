@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from math import inf
 
@@ -9,9 +10,9 @@ import pytest
 
 from pipeline.config import default
 from pipeline.engine.budget import Budget
-from pipeline.engine.question_record import QuestionRecord, critical_s
+from pipeline.engine.question_record import QuestionRecord
 from pipeline.errors import BudgetExhausted
-from pipeline.traces.schema import Step
+from pipeline.methods.concurrency import concurrently
 
 
 def test_the_call_after_the_cap_is_refused_except_the_answering_one() -> None:
@@ -66,28 +67,61 @@ def test_a_payload_that_does_not_fit_into_json_is_refused(value: object, said: s
         QuestionRecord(default(Budget), inf).add_decision("judged", found=value)
 
 
-def steps(*times: tuple[float, float, float | None]) -> list[Step]:
-    """Model calls with these starts, durations and own seconds."""
-    return [Step(index, "llm", "a", start, duration, own_s=own) for index, (start, duration, own) in enumerate(times)]
+class TestCriticalSteps:
+    """Which steps follow one another is said by tasks and not by the clock: a stored reply takes no time."""
 
+    @staticmethod
+    async def step(record: QuestionRecord, own_s: float | None, *, rounds: int = 0) -> None:
+        """Make a call, which the model took `own_s` for, and which ends after `rounds` of the event loop."""
+        step = record.open("llm", "a")
+        for _ in range(rounds):
+            await asyncio.sleep(0)
+        record.close(step)
+        step.own_s = own_s
 
-@pytest.mark.parametrize(
-    ("times", "seconds"),
-    [
-        ([], 0.0),
-        ([(0, 5, 5), (5, 2, 2)], 7),
-        ([(0, 5, 5), (1, 2, 2)], 5),  # at the same time
-        ([(0, 1, 1), (0, 4, 4), (1, 2, 2), (4, 1, 1)], 5),
-        ([(0, 9, 1), (30, 9, 2)], 3),  # the rest is time in a queue
-        ([(0, 0, 2), (0.1, 0, 3)], 5),  # both replies are shared, and the model took 2 and 3 s for them
-        ([(0, 1, 1), (1, 1, None)], None),
-    ],
-)
-def test_the_critical_path_is_the_longest_sequence_of_calls(
-    times: list[tuple[float, float, float | None]], seconds: float | None
-) -> None:
-    assert critical_s(steps(*times)) == seconds
+    async def chain(self, record: QuestionRecord, *seconds: float | None, rounds: int = 0) -> None:
+        for own_s in seconds:
+            await self.step(record, own_s, rounds=rounds)
 
+    @pytest.mark.parametrize("rounds", [0, 2])
+    async def test_concurrent_parts_do_not_follow_one_another(self, rounds: int) -> None:
+        record = QuestionRecord(default(Budget), inf)
+        await self.step(record, 1)
+        await concurrently([self.chain(record, 3, 1, rounds=rounds), self.chain(record, 1, 5, rounds=rounds)])
+        record.add_decision("judged")
+        await self.step(record, 2)
+        assert record.finish().critical_s == 1 + 1 + 5 + 2
+        assert [record.steps[index].own_s for index in record.critical_steps] == [1, 1, 5, 2]
 
-def test_decisions_take_no_time() -> None:
-    assert critical_s([Step(0, "decision", "answered", 0.0, own_s=None)]) == 0
+    async def test_a_part_follows_all_parts_that_were_awaited_before_it(self) -> None:
+        record = QuestionRecord(default(Budget), inf)
+        for _ in range(2):
+            await concurrently([self.chain(record, 1), self.chain(record, 2)])
+        assert record.finish().critical_s == 4
+
+    async def test_parts_of_a_part_without_steps_of_its_own(self) -> None:
+        record = QuestionRecord(default(Budget), inf)
+
+        async def part(*seconds: float) -> None:
+            await concurrently([self.chain(record, each) for each in seconds])
+            await self.step(record, 1)
+
+        await concurrently([part(1, 2), part(5, 3)])
+        assert record.finish().critical_s == 6
+
+    async def test_tasks_of_a_method_of_ones_own(self) -> None:
+        record = QuestionRecord(default(Budget), inf)
+        await self.step(record, 1)
+        await asyncio.gather(self.chain(record, 3, 1, rounds=1), self.chain(record, 1, 5, rounds=1))
+        await self.step(record, 2)
+        assert record.finish().critical_s == 9
+
+    async def test_a_step_whose_time_is_not_known(self) -> None:
+        record = QuestionRecord(default(Budget), inf)
+        await self.chain(record, 1, None)
+        assert record.finish().critical_s is None
+
+    async def test_a_question_without_steps(self) -> None:
+        record = QuestionRecord(default(Budget), inf)
+        record.add_decision("answered")
+        assert (record.finish().critical_s, record.critical_steps) == (0, [])

@@ -19,11 +19,18 @@ _ROUNDING = 2**-22
 """How much the times of a trace, which have 24 bits, may be off: a step begins at the end of the one before it."""
 
 
-def critical_path(steps: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    """Return the longest sequence of calls and lookups, each of which began after the one before it had ended.
+def critical_path(steps: Sequence[Mapping[str, Any]], indices: Sequence[int] | None) -> pl.DataFrame:
+    """Return the longest sequence of calls and lookups, each of which follows the one before it: those of `indices`.
 
+    Without indices, as in runs of version 0.1.0, a step follows another one if it began after the other one had ended.
     Steps whose `own_s` is not known count as 0 seconds.
     """
+    path = _by_times(steps) if indices is None else [steps[index] for index in indices]
+    rows = [(step["index"], *(step[name] for name in list(_COLUMNS)[1:])) for step in path]
+    return pl.DataFrame(rows, _COLUMNS, orient="row")
+
+
+def _by_times(steps: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     waits = [step for step in steps if step["kind"] != "decision"]
     by_end = sorted(waits, key=lambda step: (step["start_s"] + step["duration_s"], step["index"]))
     longest: dict[int, tuple[float, Mapping[str, Any] | None]] = {}
@@ -39,8 +46,7 @@ def critical_path(steps: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     while last is not None:
         path.append(last)
         last = longest[last["index"]][1]
-    rows = [(step["index"], *(step[name] for name in list(_COLUMNS)[1:])) for step in reversed(path)]
-    return pl.DataFrame(rows, _COLUMNS, orient="row")
+    return path[::-1]
 
 
 def _ends_before(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
