@@ -73,7 +73,7 @@ def measure(folder: RunFolder, configurations: Sequence[int], *, token_prices: M
 def _per_question(rows: pl.DataFrame) -> pl.DataFrame:
     """Aggregate to one row per question. A shard contains all configurations of its questions."""
     steps = rows.select("question_id", "steps").explode("steps").unnest("steps")
-    made = steps.filter(pl.col("kind") == "llm", pl.col("shared").not_(), pl.col("prompt_tokens").is_not_null())
+    made = steps.filter(pl.col("kind") == "llm", pl.col("shared").not_())  # also those that failed
     physical = made.group_by("question_id").agg(
         pl.len().alias("physical_calls"), pl.col("prompt_tokens", "completion_tokens").sum()
     )

@@ -18,6 +18,7 @@ from rich.text import Text
 from pipeline import config
 from pipeline.analysis.estimate import MEASURES, Projection, add_projections, measure, project
 from pipeline.analysis.score_notes import uncounted_tokens
+from pipeline.analysis.unreadable_roles import unreadable_notes
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.cli.run_output import exit_code, failure_notes
@@ -27,7 +28,10 @@ from pipeline.datasets.selection import Selection
 from pipeline.engine.configuration import Configuration, run_dir
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
+from pipeline.evaluation.budget_limits import limits_line, much_limited
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.score_tables import plain_table
+from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.llm.role_sections import is_embedded
 from pipeline.text import counted, show_command
 from pipeline.traces.folder import RunFolder
@@ -353,6 +357,7 @@ def _notes(sampling: Sampling, plan: Plan) -> Iterator[str]:
         if failures := failure_notes(folder, summaries, exits=True):
             yield "the estimate may be too low, as failed questions of the sample count with what they cost until then:"
             yield from failures
+        yield from _unreadable_notes(folder, summaries)
     if label := _label(sampling):
         yield f"answered by {label}: a language model makes other errors and writes replies of other lengths"
     if sampling.wholes[0]["run"]["early_stopping"]:
@@ -362,3 +367,12 @@ def _notes(sampling: Sampling, plan: Plan) -> Iterator[str]:
     instead = f" in place of {config.shell_override('run.reuse', before)}" if before else ""
     if _spent(sampling, plan)["logical_calls"]:
         yield f"the calls of the sample need not be made again: add {reuse}{instead}"
+
+
+def _unreadable_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> Iterator[str]:
+    """Say that many replies of a sample could not be read, or that many questions met a limit: both change its cost."""
+    if much_unreadable(summaries):
+        yield "replies that cannot be read are asked for again, and all these calls are in the estimate:"
+        yield from unreadable_notes(folder, summaries)
+    if much_limited(summaries):
+        yield limits_line(summaries)

@@ -55,12 +55,14 @@ class FixedReply:
         refuses_every: int | None = None,
         counts_tokens: bool = True,
         counts_none_every: int | None = None,
+        says: str = "{Ada}",
     ) -> None:
-        """Hold replies after `holds_after` requests until `release`; answer one in `refuses_every` with an error.
+        """Give the reply `says`. Hold replies after `holds_after` requests until `release`.
 
-        One in `counts_none_every` comes without a count of tokens.
+        Answer one in `refuses_every` with an error. One in `counts_none_every` comes without a count of tokens.
         """
         self._counts_none_every = counts_none_every
+        self._says = says
         self._usage = {"usage": {"prompt_tokens": 9, "completion_tokens": 3}} if counts_tokens else {}
         self.requests = 0
         self.keys: set[str] = set()
@@ -93,7 +95,7 @@ class FixedReply:
 
     def text(self, asked: bytes) -> str:
         """Return the reply of the model to a request."""
-        return "{Ada}"
+        return self._says
 
 
 @contextmanager

@@ -234,6 +234,23 @@ def test_a_sample_with_too_many_failed_questions_says_why(kgqa: Kgqa, model_serv
     assert "than run.max_failed allows: exit code 3" in said
 
 
+def test_a_sample_with_unreadable_replies_says_that_they_are_asked_for_again(
+    kgqa: Kgqa, model_server: Callable[..., tuple]
+) -> None:
+    _, words = model_server(says="no braces")
+    shown = kgqa("estimate", "method=cot", "dataset.triples=2000", "estimate.questions=5", *words)
+    said = " ".join(shown.out.split())
+    assert shown.code == 0, shown.err
+    assert "asked for again, and all these calls are in the estimate: 100.0 % of the model calls had a reply " in said
+
+
+def test_the_calls_of_failed_questions_are_made(kgqa: Kgqa, model_server: Callable[..., tuple]) -> None:
+    _, words = model_server(refuses_every=10)
+    shown = kgqa("estimate", "method=cot", "dataset.triples=2000", "run.max_failed=1", *words, "json=true")
+    alone, made = (each["value"] for each in json.loads(shown.out)["figures"][:2])
+    assert alone == made
+
+
 def test_a_sample_whose_questions_all_failed_tells_no_cost(kgqa: Kgqa, model_server: Callable[..., tuple]) -> None:
     _, words = model_server(refuses_every=1)
     shown = kgqa("estimate", "method=cot", "dataset.triples=2000", "estimate.questions=5", *words)
