@@ -49,7 +49,8 @@ def reading_lines(configurations: Sequence[RunConfiguration]) -> Iterator[str]:
     """Describe what each run folder contributes: configurations, questions, dataset, and what answered."""
     for folder in dict.fromkeys(each.folder for each in configurations):
         own = [each for each in configurations if each.folder == folder]
-        questions = _range([each.rows.height for each in own], "answered question")
+        noun = "question" if any(each.failed for each in own) else "answered question"
+        questions = _range([each.rows.height for each in own], noun)
         datasets = ", ".join(sorted({f"{each.dataset} ({each.rows['split'][0]})" for each in own}))
         answering = sorted({each.answered_by for each in own})
         answered_by = answering[0] if len(answering) == 1 else counted(len(answering), "model")
@@ -290,7 +291,10 @@ def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clu
     once = "; those of a search with equal scores, calls and tokens count once"
     alike = once if tests < len(comparisons) else ""
     several = f", corrected for {counted(tests, 'comparison')} ({correction}){alike}"
-    yield f"verdict: by p, {test}{several if len(comparisons) > 1 else ''}"
+    if tests:
+        yield f"verdict: by p, {test}{several if len(comparisons) > 1 else ''}"
+    else:
+        yield "no test: no other configuration differs from the base in its scores, calls or tokens"
     if any(each.verdict == "inconclusive" and each.difference.low * each.difference.high > 0 for each in comparisons):
         yield "an interval is of one comparison: it may leave out 0 where the corrected p is inconclusive"
     fewest = min(comparisons, key=lambda each: each.sources)

@@ -151,7 +151,12 @@ class RunConfiguration:
     def conditions(self) -> dict[str, object]:
         """The properties that configurations must have in common to be compared."""
         scoring = {f"evaluation.{key}": self.config["evaluation"].get(key) for key in _SCORING_KEYS}
-        return {"dataset": self.dataset, "split": self.rows["split"][0], "graph": self.served["graph"], **scoring}
+        return {"graph": self.served["graph"], **scoring}
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names of its dataset. Questions may have other names elsewhere, and are compared by ids and texts."""
+        return {"dataset": self.dataset, "split": self.rows["split"][0]}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the identifying fields for JSON output."""
@@ -252,10 +257,13 @@ def incomparable(base: RunConfiguration, other: RunConfiguration) -> str | None:
         again = f"run one again with the other value and {reuse}, which needs no new calls"
         return f"{reason} ({again if only_scoring else _NAME_OTHERS})"
     common = base.rows.join(other.rows, on="question_id", suffix="_other")
+    names = "".join(
+        f"{key} is {name} and {other.names[key]}; " for key, name in base.names.items() if name != other.names[key]
+    )
     if common.is_empty():
-        return f"they have no question in common ({_NAME_OTHERS})"
+        return f"{names}they have no question in common ({_NAME_OTHERS})"
     if (changed := common.filter(pl.col("question") != pl.col("question_other"))).height:
-        return f"question {changed['question_id'].sort()[0]} has a different text in each ({_NAME_OTHERS})"
+        return f"{names}question {changed['question_id'].sort()[0]} has a different text in each ({_NAME_OTHERS})"
     base_gold, gold = (each.rows.select("question_id", GOLD_DIGEST) for each in (base, other))
     return other_gold(base_gold, gold)
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from pipeline import config
 from pipeline.analysis.score_notes import unread_batches
+from pipeline.analysis.seeds import seed_groups
 from pipeline.analysis.unreadable_roles import unreadable_notes
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
@@ -22,6 +23,7 @@ from pipeline.errors import StorageError, UserError
 from pipeline.evaluation.configuration_summary import Group, best_first, is_oracle, lacking_in_oracles, rivals
 from pipeline.evaluation.score_tables import FittingTable, percent, sweep_table
 from pipeline.evaluation.simulated import gold_lines
+from pipeline.evaluation.statistics import mean_over_seeds
 from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.report.build_page import build_page
 from pipeline.report.data import Configuration, can_retry_any, read_blocks, retry_refusals_of
@@ -89,13 +91,26 @@ def _results(path: StoragePath, scored: Sequence[Configuration], configurations:
         alike = f", of which {len(among)} {_common(among, scored)}" if len(among) < len(scored) else ""
         place = "one of the best" if means.count(max(means)) > 1 else "the best"
         yield f"{path}: {counted(len(scored), 'configuration')}{alike}, with strict Hits@1 {share} %."
-        yield f"In configuration {number}, {place}, {correct}."
+        none = f"No configuration answered one of {asked} of {dataset} correctly."
+        yield f"In configuration {number}, {place}, {correct}." if max(means) else none
+        yield from _seeds(best, among)
     else:
         yield f"{path}: {correct} (strict Hits@1 {percent(score.mean)} %)."
         yield from _by_hops(best.summary.breakdown.get("hops", ()))
     wrong = best.rows.filter(pl.col(_SCORE) == 0)["question_id"].sort()
     if len(wrong):
         yield f"{show_command(path, wrong[0], number, configurations)} prints every step of a wrong answer."
+
+
+def _seeds(best: Configuration, among: Sequence[Configuration]) -> Iterator[str]:
+    """Say that the best configuration is one of several seeds with other scores."""
+    for group in seed_groups([each.resolved for each in among]):
+        draws = [among[position] for position in group]
+        scores = [each.summary.score(_SCORE) for each in draws]
+        if any(each is best for each in draws) and len(set(scores)) > 1:
+            mean = mean_over_seeds(scores)
+            over = f"{percent(mean.mean)} ± {100 * (mean.high - mean.mean):.1f} % (1.96·s/√n)"
+            yield f"It is one of {counted(len(draws), 'seed')}, and the best draw is luck: their mean is {over}."
 
 
 def _common(among: Sequence[Configuration], scored: Sequence[Configuration]) -> str:

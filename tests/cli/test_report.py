@@ -69,6 +69,23 @@ def test_what_a_sweep_shows_is_said_in_two_sentences(kgqa: Kgqa) -> None:
     assert "In configuration 0, the best, srp answered 10 of 10" in kgqa("report", "single").out
 
 
+def test_the_best_of_several_seeds_is_called_luck(kgqa: Kgqa) -> None:
+    axes = ("run.seed=1,2,3", "method=cot", "method.samples=3", "method.temperature=0.7")
+    words = ("llm=oracle", "llm.error_rate=0.4", "dataset.triples=2000", "run.limit=10", "run.dir=seeds")
+    assert kgqa("sweep", *axes, *words).code == 0
+    said = kgqa("report", "seeds").out
+    (mean,) = re.findall(r"cot ([\d.]+ ± [\d.]+) \(3 seeds\)", kgqa("score", "seeds").out)
+    assert f"It is one of 3 seeds, and the best draw is luck: their mean is {mean} % (1.96·s/√n)." in said
+
+
+def test_no_configuration_is_the_best_if_all_are_wrong(kgqa: Kgqa) -> None:
+    words = ("llm=oracle", "llm.error_rate=1", "dataset.triples=2000", "run.limit=3", "run.dir=wrong")
+    assert kgqa("sweep", "method=cot,srp", *words).code == 0
+    said = kgqa("report", "wrong").out
+    assert "No configuration answered one of 3 questions of synthetic correctly." in said
+    assert "the best" not in said
+
+
 def test_the_report_of_several_runs_is_written_beside_the_first(
     run: Path, kgqa: Kgqa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

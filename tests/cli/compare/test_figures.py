@@ -93,6 +93,14 @@ def test_two_configurations_of_a_sweep_are_compared_by_their_numbers(sweep: Path
     )
 
 
+def test_without_a_difference_there_is_no_test(kgqa: Kgqa) -> None:
+    words = ("llm=oracle", "run.limit=4", "run.dir=equal")
+    assert kgqa("sweep", "method=cot", "run.seed=1,2,3", *WORLD, *words).code == 0
+    said = " ".join(kgqa("compare", "equal").out.split())
+    assert "no test: no other configuration differs from the base in its scores, calls or tokens" in said
+    assert "corrected" not in said
+
+
 def test_a_method_without_lookups_is_named_where_the_oracle_answers(kgqa: Kgqa) -> None:
     assert kgqa("sweep", *WORLD, "method=cot,srp", "llm=oracle,similarity", "run.limit=5", "run.dir=run").code == 0
     alone = "cot: looked up nothing in the graph, so the score is the oracle's alone"
