@@ -189,7 +189,10 @@ def interval_text(figures: Sequence[ReproducedFigure]) -> str:
         return "with intervals over questions"
     others = "; all others are over questions" if len(several) < len(seeds) else ""
     counts = " or ".join(map(str, several))
-    return f"with intervals; {_OVER_SEEDS} over the means of {counts} seeds, the same questions in each{others}"
+    equal = any(each.strict and each.seeds > 1 and each.strict.low == each.strict.high for each in figures)
+    alone = ", and none where these are equal" if equal else ""
+    same = "the same questions in each"
+    return f"with intervals; {_OVER_SEEDS} over the means of {counts} seeds{alone}, {same}{others}"
 
 
 def count_line(figures: Sequence[ReproducedFigure]) -> str:
@@ -356,4 +359,6 @@ def _estimate(figure: ReproducedFigure, score: Estimate | None) -> str:
     if score is None:
         return ""
     mean, low, high = (percent(value / 100) for value in (score.mean, score.low, score.high))
+    if figure.seeds > 1 and low == high:  # the seeds have one score, which is no interval of width 0
+        return f"{mean}{_OVER_SEEDS}"
     return f"{mean} {low}–{high}{_OVER_SEEDS if figure.seeds > 1 else ''}"

@@ -130,6 +130,11 @@ def test_an_interval_over_seeds_is_marked_and_the_table_says_what_the_others_are
     assert interval_text([single, seeds]) == f"{over_seeds}; all others are over questions"
     assert interval_text([seeds]) == over_seeds
     assert interval_text([single]) == "with intervals over questions"
+    same = Estimate(50.0, 50.0, 50.0, 3)
+    equal = dataclasses.replace(seeds, measured=same, strict=same)
+    assert cells(equal)[-3:-1] == ("50.0*", "50.0*")
+    alone = "with intervals; * over the means of 3 seeds, and none where these are equal, the same questions in each"
+    assert interval_text([equal]) == alone
     stream = io.StringIO()
     Console(file=stream, width=80).print(summary_table([seeds], "oracle"))
     assert over_seeds in " ".join(stream.getvalue().split())
