@@ -37,8 +37,8 @@ _NO_CREDIT = b"insufficient_quota"
 _REFUSED = (400, 413, 422)
 """Statuses with which a healthy server refuses a request, and not every request."""
 _RANDOM = (
-    ", so its replies may be random, and with a temperature of 0 several run.seed share them: a method.temperature "
-    "above 0 gives each seed its own"
+    ", so its replies may be random, and with a temperature of 0 several run.seed share them: a temperature of "
+    "the method above 0 gives each seed its own"
 )
 WRONG_KEY = (401, 403)
 """Statuses with which a server refuses a key, or wants one."""

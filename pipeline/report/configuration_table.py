@@ -117,6 +117,11 @@ def _columns(
     yield from (*scores[:1], *costs[:2])
     if len({id(configuration.run) for configuration in configurations}) > 1:
         yield Column("run", "the run folder", numeric=False, rising=True), _run
+    if len({configuration.summary.number for configuration in configurations}) > 1:
+        yield (
+            Column("#", "the number of the configuration in its run, as other commands print it", rising=True),
+            _number,
+        )
     for key in labels.keys:
         numeric = all(is_number(configuration.parameters.get(key, 0)) for configuration in configurations)
         yield Column(labels.short_key(key), key, numeric, rising=True), partial(_parameter, key)
@@ -134,6 +139,11 @@ def _equal(configurations: Sequence[Configuration]) -> list[list[int]]:
 
 def _run(configuration: Configuration) -> Cell:
     return Cell([Figure(inline(configuration.run.name))], configuration.run.name)
+
+
+def _number(configuration: Configuration) -> Cell:
+    number = configuration.summary.number
+    return Cell([Figure(str(number))], number)
 
 
 def _parameter(key: str, configuration: Configuration) -> Cell:

@@ -76,7 +76,7 @@ async def test_a_refused_parameter_is_left_out_or_renamed_from_then_on(server: A
     assert len(refused) == 3
     assert "refuses the parameter max_tokens: it gets max_completion_tokens in its place" in refused[0]
     (random,) = (each for each in refused if "refuses the parameter temperature" in each)
-    assert "a method.temperature above 0 gives each seed its own" in random
+    assert "a temperature of the method above 0 gives each seed its own" in random
 
 
 async def test_calls_in_flight_at_the_first_refusal_are_all_answered(server: Any, caplog: Any) -> None:

@@ -492,6 +492,15 @@ def test_configurations_with_all_answers_right_or_wrong_can_be_shown(right: int)
     assert score.axes[0].curves[0].figures[0] is not None
 
 
+def test_the_configurations_of_a_sweep_have_a_column_with_their_numbers() -> None:
+    first, second = make(hits(1), {"depth": 1}), make(hits(2), {"depth": 2})
+    numbered = replace(second, summary=replace(second.summary, number=1))
+    table = view(first, numbered).table
+    numbers = [group[0].cells[3].figures[0].text for group in table.groups]
+    assert (table.columns[3].heading, numbers) == ("#", ["1", "0"])
+    assert "#" not in [column.heading for column in view(first).table.columns]
+
+
 def test_several_runs_have_a_column_with_the_run() -> None:
     other = replace(RUN, name="other")
     table = view(make(hits(1), {"depth": 1}), make(hits(2), {"depth": 2}, run=other)).table
