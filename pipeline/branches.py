@@ -7,43 +7,63 @@ one after the other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 
 @dataclass(slots=True, eq=False)
 class Branch:
     """A part of a question: the steps of one task."""
 
-    task: asyncio.Task[Any] | None
-    """None if it has not been started yet."""
-    after: Sequence[int] = ()
-    """The steps that the next step of this part follows."""
-    _parts: list[Branch] = field(default_factory=list)
-    """The parts that this one has started."""
+    parent: Branch | None = None
+    """The part that has started this one; None for the first one of a question."""
+    began_after: Sequence[int] = ()
+    """The steps that the first step of this part follows."""
+    _after: Sequence[int] = ()
+    """The steps that the next step follows, without those of parts that have ended since the last one."""
+    _ended: list[Branch] = field(default_factory=list)
+    """The parts that have ended since the last step, of those that this one has started."""
+    _has_ended: bool = False
 
-    def part(self, task: asyncio.Task[Any] | None = None) -> Branch:
-        """Return a new part, which begins after what this one has awaited so far."""
-        new = Branch(task, self.settle())
-        self._parts.append(new)
-        return new
+    @property
+    def root(self) -> Branch:
+        """The first part of the question."""
+        branch = self
+        while branch.parent is not None:
+            branch = branch.parent
+        return branch
 
-    def settle(self) -> Sequence[int]:
-        """Return the steps that the next step follows: the last ones of this part, and of its parts that have ended."""
-        ended = [each for each in self._parts if each.task is not None and each.task.done()]
-        if ended:
-            self._parts = [each for each in self._parts if each not in ended]
-            self.after = [*dict.fromkeys([*self.after, *(step for each in ended for step in each.settle())])]
-        return self.after
+    def part(self) -> Branch:
+        """Return a new part, which begins after all steps that this one has waited for."""
+        after = self._settle()
+        return Branch(self, after, after)
 
     def add(self, step: int) -> Sequence[int]:
         """Add a step, and return the steps that it follows."""
-        follows, self.after = self.settle(), (step,)
+        follows, self._after = self._settle(), (step,)
         return follows
+
+    def end(self) -> None:
+        """Note that the task has ended: the next step of the part that has started it follows its steps."""
+        self._settle()
+        self._has_ended = True
+        parent = self.parent
+        while parent is not None and parent._has_ended:
+            parent = parent.parent
+        if parent is not None:
+            parent._ended.append(self)
+
+    def _settle(self) -> Sequence[int]:
+        """Return the steps that the next step follows: the last ones of this part, and of its parts that have ended."""
+        if ended := [each for each in self._ended if each._after is not each.began_after]:
+            followed = {step for each in ended for step in each.began_after}
+            own = [step for step in self._after if step not in followed]
+            self._after = [*dict.fromkeys([*own, *(step for each in ended for step in each._after)])]
+        self._ended.clear()
+        return self._after
 
 
 _BRANCH: ContextVar[Branch | None] = ContextVar("branch", default=None)
@@ -51,34 +71,34 @@ _BRANCH: ContextVar[Branch | None] = ContextVar("branch", default=None)
 
 def begin_question() -> Branch:
     """Make the current task the first part of a question, and return it."""
-    branch = Branch(_task())
+    branch = Branch()
     _BRANCH.set(branch)
     return branch
 
 
-def start(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Start a task, as a part of the question that the current one answers."""
-    context = copy_context()
-    if (branch := current()) is None:
-        return asyncio.create_task(coroutine)
-    part = branch.part()
-    context.run(_BRANCH.set, part)
-    part.task = task = asyncio.create_task(coroutine, context=context)
-    return task
-
-
 def current() -> Branch | None:
     """Return the part that the current task runs; None outside of a question."""
-    branch, task = _BRANCH.get(), _task()
-    if branch is None or branch.task is task:
-        return branch
-    own = branch.part(task)
-    _BRANCH.set(own)
-    return own
+    return _BRANCH.get()
 
 
-def _task() -> asyncio.Task[Any] | None:
+@contextmanager
+def tasks_as_parts() -> Iterator[None]:
+    """Make each task that the current event loop starts a part of the question of the task that starts it."""
+    loop = asyncio.get_running_loop()
+    before = loop.get_task_factory()
+    loop.set_task_factory(_make_task)
     try:
-        return asyncio.current_task()
-    except RuntimeError:  # no event loop, as where a test opens steps
-        return None
+        yield
+    finally:
+        loop.set_task_factory(before)
+
+
+def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, /, **options: Any) -> asyncio.Task[Any]:
+    branch = _BRANCH.get()
+    if branch is None or options.get("context") is not None:
+        return asyncio.Task(coroutine, loop=loop, **options)
+    part, context = branch.part(), copy_context()
+    context.run(_BRANCH.set, part)
+    task = asyncio.Task(coroutine, loop=loop, **{**options, "context": context})
+    task.add_done_callback(lambda _: part.end())
+    return task

@@ -18,6 +18,7 @@ from pipeline.traces.reader import read_shards
 MEASURES = (
     "logical_calls",
     "physical_calls",
+    "answered_calls",
     "prompt_tokens",
     "completion_tokens",
     "token_usd",
@@ -75,7 +76,9 @@ def _per_question(rows: pl.DataFrame) -> pl.DataFrame:
     steps = rows.select("question_id", "steps").explode("steps").unnest("steps")
     made = steps.filter(pl.col("kind") == "llm", pl.col("shared").not_())  # also those that failed
     physical = made.group_by("question_id").agg(
-        pl.len().alias("physical_calls"), pl.col("prompt_tokens", "completion_tokens").sum()
+        pl.len().alias("physical_calls"),
+        pl.col("prompt_tokens").count().alias("answered_calls"),
+        pl.col("prompt_tokens", "completion_tokens").sum(),
     )
     whole = rows.group_by("question_id", maintain_order=True).agg(
         pl.col("llm_calls").sum().alias("logical_calls"),

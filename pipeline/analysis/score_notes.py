@@ -11,14 +11,14 @@ import polars as pl
 
 from pipeline.engine.retry_advice import begun_by_other, with_new_folder
 from pipeline.llm.interface import replies_from_gold
-from pipeline.text import agreeing, counted, kgqa
+from pipeline.text import agreeing, counted, kgqa, printable
 from pipeline.traces.folder import BATCH, RunFolder
 from pipeline.traces.reader import count_older_replies, count_questions, read_shards
 from pipeline.traces.storage import StoragePath
 
 
 def score_notes(folder: RunFolder) -> list[str]:
-    """Say that a run is not complete, has no token counts, replies from other gold answers, or aliases.
+    """Say that a run is not complete, has no token counts, or replies of several models or from other gold answers.
 
     Raises UserError if the folder has no finished shard, or a file that cannot be read.
     """
@@ -27,6 +27,7 @@ def score_notes(folder: RunFolder) -> list[str]:
         *_unfinished_notes(folder),
         *_older_replies_notes(folder),
         *_token_notes(folder),
+        *_model_notes(folder),
         *alias_notes(datasets),
     ]
 
@@ -94,6 +95,16 @@ def _token_notes(folder: RunFolder) -> list[str]:
     if all(point["prompt_tokens"] + point["completion_tokens"] for point in answered):
         return uncounted_tokens(points)
     return ["the model servers reported no token counts (`usage`): the tokens are not known, and shown as 0"]
+
+
+def _model_notes(folder: RunFolder) -> list[str]:
+    """Say that servers which were asked for one model answered under several names, perhaps because it was replaced."""
+    answered = (folder.read_summary() or {}).get("answered_as", {})
+    return [
+        f"the servers of {printable(asked)} answered as {printable(', '.join(names))}: the scores are of replies of all"
+        for asked, names in answered.items()
+        if len(names) > 1
+    ]
 
 
 def uncounted_tokens(points: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -299,7 +299,7 @@ def _spent(sampling: Sampling, plan: Plan) -> dict[str, float]:
 
 
 def _is_without_counts(spent: Mapping[str, float]) -> bool:
-    return spent["physical_calls"] > 0 and not spent["prompt_tokens"] + spent["completion_tokens"]
+    return spent["answered_calls"] > 0 and not spent["prompt_tokens"] + spent["completion_tokens"]
 
 
 def _rate(sampling: Sampling, plan: Plan, spent: Mapping[str, float], gpus: int) -> float | None:
@@ -316,6 +316,8 @@ def _measured_rate(sampling: Sampling, spent: Mapping[str, float], gpus: int) ->
     if not seconds or any(times.get("resumed") for times in summaries):
         return None
     tokens = spent["prompt_tokens"] + spent["completion_tokens"]
+    if not tokens and spent["physical_calls"]:
+        raise UserError("no call that the sample has made was answered, so it tells no cost: see its failed questions")
     if not tokens:
         raise UserError(
             "the sample made no call of its own: ask it again without run.reuse and with run.restart=true, or give "
@@ -372,7 +374,7 @@ def _notes(sampling: Sampling, plan: Plan) -> Iterator[str]:
 def _unreadable_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> Iterator[str]:
     """Say that many replies of a sample could not be read, or that many questions met a limit: both change its cost."""
     if much_unreadable(summaries):
-        yield "replies that cannot be read are asked for again, and all these calls are in the estimate:"
+        yield "methods ask again for replies that cannot be read, and all calls that were made are in the estimate:"
         yield from unreadable_notes(folder, summaries)
     if much_limited(summaries):
         yield limits_line(summaries)

@@ -91,7 +91,8 @@ def _results(path: StoragePath, scored: Sequence[Configuration], configurations:
         alike = f", of which {len(among)} {_common(among, scored)}" if len(among) < len(scored) else ""
         place = "one of the best" if means.count(max(means)) > 1 else "the best"
         yield f"{path}: {counted(len(scored), 'configuration')}{alike}, with strict Hits@1 {share} %."
-        none = f"No configuration answered one of {asked} of {dataset} correctly."
+        whose = "None of those" if len(among) < len(scored) else "No configuration"
+        none = f"{whose} answered one of {asked} of {dataset} correctly."
         yield f"In configuration {number}, {place}, {correct}." if max(means) else none
         yield from _seeds(best, among)
     else:

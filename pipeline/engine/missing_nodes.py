@@ -37,7 +37,7 @@ class MissingNodes:
     topics: int = 0
     """Questions with topic entities."""
     without_topics: int = 0
-    """Questions without topic entities, where the graph can only be searched from them."""
+    """Questions without topic entities, where the graph has no nodes that are found by their texts."""
     no_topic: int = 0
     """Questions of which a topic entity is not in the graph."""
     topic: str = ""
@@ -78,8 +78,8 @@ class MissingNodes:
     def about_no_topics(self) -> str:
         """How many questions name no topic entity, and what this means."""
         return (
-            f"{self.without_topics:,} of {self.among}: no topic entity is given, and methods search this graph only "
-            "from topic entities: such an answer is the model's alone"
+            f"{self.without_topics:,} of {self.among}: no topic entity is given, from which most methods search the "
+            "graph: such an answer is the model's alone"
         )
 
     @property

@@ -46,18 +46,23 @@ class QuestionRecord:
         """The relations that the method followed, and their inverses, which state the same facts."""
         self.critical_steps: Sequence[int] = ()
         """The steps whose `own_s` add up to `critical_s`. Set at the end."""
-        self._follows: dict[int, Sequence[int]] = {}
+        self.follows: dict[int, Sequence[int]] = {}
         """The steps that each call and lookup follows."""
         self._began = time.perf_counter()
-        branches.begin_question()
+        self._root = branches.begin_question()
 
     def open(self, kind: str, role: str) -> Step:
         """Append a step that starts now."""
         step = Step(len(self.steps), kind, role, time.perf_counter() - self._began)
         self.steps.append(step)
-        if kind != "decision" and (branch := branches.current()):
-            self._follows[step.index] = branch.add(step.index)
+        if kind != "decision":
+            self.follows[step.index] = self._branch().add(step.index)
         return step
+
+    def _branch(self) -> branches.Branch:
+        """Return the part of the question that the current task runs; the first one for a task of no question."""
+        branch = branches.current()
+        return branch if branch is not None and branch.root is self._root else self._root
 
     def close(self, step: Step) -> float:
         """Set the duration of a step and return it, in seconds."""
@@ -99,7 +104,7 @@ class QuestionRecord:
         """Stop the clock and return the counters."""
         self.counters.wall_s = time.perf_counter() - self._began
         self.critical_steps = self._longest_sequence()
-        waits = [self.steps[index].own_s for index in self._follows]
+        waits = [self.steps[index].own_s for index in self.follows]
         path = [self.steps[index].own_s or 0.0 for index in self.critical_steps]
         self.counters.critical_s = None if None in waits else sum(path)
         return self.counters
@@ -110,7 +115,7 @@ class QuestionRecord:
         A shared call counts as long as the model took for it, and a step whose `own_s` is not known 0 seconds.
         """
         ends: dict[int, tuple[float, int | None]] = {}
-        for index, follows in self._follows.items():
+        for index, follows in self.follows.items():
             before = max(follows, key=lambda each: ends[each][0], default=None)
             waited_s = 0.0 if before is None else ends[before][0]
             ends[index] = (waited_s + (self.steps[index].own_s or 0.0), before)

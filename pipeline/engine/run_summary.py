@@ -15,7 +15,7 @@ from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import SUMMARY_COLUMNS, ConfigurationSummary, aggregate, group_equal_rows
 from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.reader import count_distinct_calls, count_older_replies, read_shards
+from pipeline.traces.reader import answering_models, count_distinct_calls, count_older_replies, read_shards
 
 TIMES = ("wall_s", "opening_s", "loop_lag_s")
 
@@ -127,6 +127,7 @@ def _document(folder: RunFolder, summaries: Sequence[ConfigurationSummary], tota
         **{name: getattr(totals, name) for name in TIMES},
         "resumed": totals.is_resumed,
         "complete": not any(summary.not_run for summary in summaries),
+        "answered_as": answering_models(folder),
         **_older_replies(folder, summaries),
     }
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -13,6 +14,7 @@ from operator import itemgetter
 from typing import Any, Self
 
 from pipeline import config
+from pipeline.branches import tasks_as_parts
 from pipeline.datasets.interface import Dataset
 from pipeline.datasets.selection import Selection
 from pipeline.engine.call_cache import CallCache
@@ -33,7 +35,7 @@ from pipeline.methods.interface import uses_graph
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.journal import Journal
 from pipeline.traces.origin import ShardOrigin
-from pipeline.traces.reader import KnownCalls, RecordedCalls, completions_of
+from pipeline.traces.reader import KnownCalls, RecordedCalls, answering_models, completions_of
 from pipeline.traces.schema import TraceRow
 from pipeline.traces.storage import StoragePath
 from pipeline.traces.writer import write_shard
@@ -114,6 +116,7 @@ class Worker:
         for background in (self._measure_lag(), self._emit_periodically()):
             self._stack.callback(asyncio.create_task(background).cancel)
         self._stack.enter_context(short_pauses())
+        self._stack.enter_context(tasks_as_parts())
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -200,6 +203,7 @@ class Worker:
         from_gold = [number for number, each in enumerate(self.backends) if replies_from_gold(each.label)]
         origin = await asyncio.to_thread(ShardOrigin.of, shard.run, shard.index, shard.examples)
         earlier = await asyncio.to_thread(completions_of, self._folder, origin, from_gold, retry_failed=retry_failed)
+        before = await asyncio.to_thread(answering_models, self._folder, [shard.index]) if earlier else {}
         async with Journal(self._folder, shard.index) as journal:
             golds = {each.id: each.gold for each in origin.questions}
             run = _ShardRun(shard, journal, earlier, on_row, on_answer, running, golds, bool(from_gold))
@@ -208,11 +212,23 @@ class Worker:
             rows = [row for task in tasks for row in task.result()]
             await asyncio.gather(*self._templates.values())  # a template is stored before a row names it
             async with self._writing:
-                await asyncio.to_thread(write_shard, self._folder.shard(shard.index), rows, origin)
+                written = replace(origin, models=self._answered_as(before))
+                await asyncio.to_thread(write_shard, self._folder.shard(shard.index), rows, written)
             await journal.discard()
         _log.info("shard committed", extra={"rows": len(rows)})
         self._emit()
         on_row(FinishedRows(loop_lag_s=self._lag_s))
+
+    def _answered_as(self, before: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+        """Return the names under which the model servers have answered, by the names that they were asked for.
+
+        `before` are those of an earlier file of the shard, whose replies are used again.
+        """
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for models in (before, *(each.models for each in self._components.server_stats)):
+            for asked, names in models.items():
+                found[asked].update(names)
+        return {asked: sorted(names) for asked, names in sorted(found.items())}
 
     async def _measure_lag(self) -> None:
         """Keep the longest delay of the loop: a blocked loop blocks every question in flight."""

@@ -57,4 +57,5 @@ def without_reasoning(text: str, *, begun: bool = False) -> str:
 
 def begins_in_prompt(text: str) -> bool:
     """Return whether the reasoning in a text has only an end: the template of the model's prompts begins it."""
-    return _END_OF_REASONING in text and not text.lstrip().startswith(_REASONING)
+    before, end, _ = text.partition(_END_OF_REASONING)
+    return bool(end) and _REASONING not in before

@@ -165,9 +165,10 @@ class EndpointModel(CallConfig, OneModel):
         several = call.sampling.candidates > 1
         reply, seconds = await (self._ask_for_several(call, extra) if several else self._ask(call, extra))
         choices = reply["choices"] if several else reply["choices"][:1]
-        self._prompts_begin_reasoning |= any(begins_in_prompt(text_of(choice)) for choice in choices)
         written = usage_of(reply, "completion_tokens")
-        is_full = len(choices) == 1 and 0 < self._max_tokens(call) <= written
+        allowed = _tokens_allowed(self._fields(call, extra))
+        is_full = len(choices) == 1 and allowed is not None and 0 < allowed <= written
+        self._note_reasoning(choices)
         found = [_candidate(choice, begun=self._prompts_begin_reasoning, is_full=is_full) for choice in choices]
         order = range(len(found)) if not several or call.sampling.is_beam_search else _best_first(found)
         best = found[order[0]]
@@ -290,9 +291,8 @@ class EndpointModel(CallConfig, OneModel):
 
     async def _ask(self, call: Call, extra: Mapping[str, Any]) -> Answered[ChatReply]:
         """Request one chat completion."""
-        merged = {**self._body(call), **(self.extra_body or {}), **extra}
-        fields = {name: value for name, value in merged.items() if value is not None}
-        tokens = fields.get("max_tokens") if not call.choices else None  # the text of a choice is not read
+        fields = self._fields(call, extra)
+        tokens = None if call.choices else _tokens_allowed(fields)  # the text of a choice is not read
         request = Request(
             "chat/completions",
             fields,
@@ -304,10 +304,25 @@ class EndpointModel(CallConfig, OneModel):
         self._warn_of_odd(answered.reply, tokens)
         return answered
 
-    def _warn_of_odd(self, reply: ChatReply, tokens: object) -> None:
+    def _fields(self, call: Call, extra: Mapping[str, Any]) -> dict[str, Any]:
+        merged = {**self._body(call), **(self.extra_body or {}), **extra}
+        return {name: value for name, value in merged.items() if value is not None}
+
+    def _note_reasoning(self, choices: Sequence[Choice]) -> None:
+        """Note whether the prompts begin the model's reasoning: each whole reply has the end of it then, and only that.
+
+        A whole reply without it says that an earlier one only mentioned it.
+        """
+        for choice in choices:
+            if begins_in_prompt(text := text_of(choice)):
+                self._prompts_begin_reasoning = True
+            elif text and not _is_cut(choice):
+                self._prompts_begin_reasoning = False
+
+    def _warn_of_odd(self, reply: ChatReply, tokens: int | None) -> None:
         """Warn once of replies with more than the allowed `tokens`, and once of replies that a filter has cut."""
         written = usage_of(reply, "completion_tokens")
-        if isinstance(tokens, int) and written > tokens * len(reply["choices"]):
+        if tokens is not None and written > tokens * len(reply["choices"]):
             self._warn_once(
                 "a reply of %s has %s tokens, and %s were allowed: its server seems to ignore the limit, so calls may "
                 "cost more than an estimate says",
@@ -317,7 +332,7 @@ class EndpointModel(CallConfig, OneModel):
             )
         if any(choice.get("finish_reason") == _FILTERED for choice in reply["choices"]):
             self._warn_once(
-                "a filter of the server has cut a reply of %s (finish_reason is %s): the text before the cut is used",
+                "a filter of the server has cut a reply of %s (finish_reason is %s): what is left of it is used",
                 self._name,
                 _FILTERED,
             )
@@ -329,7 +344,7 @@ class EndpointModel(CallConfig, OneModel):
             "messages": [{"role": message.role, "content": message.content} for message in call.messages],
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
-            "max_tokens": self._max_tokens(call),
+            "max_tokens": min(sampling.max_tokens, self.max_new_tokens or sampling.max_tokens),
             "seed": call.seed,
         }
         if sampling.stop:
@@ -337,12 +352,6 @@ class EndpointModel(CallConfig, OneModel):
         if call.messages[-1].role == "assistant":  # makes vLLM continue the text instead of answering it
             body |= {"add_generation_prompt": False, "continue_final_message": True}
         return body
-
-    def _max_tokens(self, call: Call) -> int:
-        """Return the most tokens of a reply."""
-        given = (self.extra_body or {}).get("max_tokens")
-        own = call.sampling.max_tokens
-        return given if isinstance(given, int) else min(own, self.max_new_tokens or own)
 
     def _api_key(self) -> str:
         """Return the key from the environment. Raises UserError if it is wrong, or a variable of the user's not set."""
@@ -443,7 +452,7 @@ def _states(name: str, origin: str) -> bool:
     return re.search(rf"(?:^|\+)(?:{of_folder}|{of_hub})", name) is not None
 
 
-def _defect(reply: ChatReply, candidates: int, tokens: object) -> str | None:
+def _defect(reply: ChatReply, candidates: int, tokens: int | None) -> str | None:
     """Say that a reply is an error, has not as many texts as were asked for, or a longer one than tokens can have.
 
     None if there is no defect. Without a limit of `tokens`, a text may have any length. A server may send more than the
@@ -454,7 +463,7 @@ def _defect(reply: ChatReply, candidates: int, tokens: object) -> str | None:
     if candidates != 1 and len(reply["choices"]) != candidates:
         return f"{len(reply['choices'])} {_IN_PLACE_OF} {candidates} texts"
     length = max(len(text_of(choice)) for choice in reply["choices"])
-    if not isinstance(tokens, int) or length <= tokens * _LONGEST_TOKEN:
+    if tokens is None or length <= tokens * _LONGEST_TOKEN:
         return None
     return f"its text has {length:,} characters, too many for {counted(tokens, 'token')}"
 
@@ -466,12 +475,24 @@ def _candidate(choice: Choice, *, begun: bool, is_full: bool) -> Candidate:
     have: then it was cut, unless the server says otherwise.
     """
     positions, reason = token_logprobs(choice), choice.get("finish_reason") or ("length" if is_full else "stop")
-    is_cut = _CUT.fullmatch(reason) is not None
+    has_length = _CUT.fullmatch(reason) is not None
     return Candidate(
-        text=without_reasoning(text_of(choice), begun=begun and is_cut),
-        finish_reason="length" if is_cut else reason,
+        text=without_reasoning(text_of(choice), begun=begun and (has_length or _is_cut(choice))),
+        finish_reason="length" if has_length else reason,
         score=sum(next(iter(position.values())) for position in positions) if positions else None,
     )
+
+
+def _is_cut(choice: Choice) -> bool:
+    """Whether a server says that it, or a filter, has cut a reply."""
+    reason = choice.get("finish_reason") or ""
+    return reason == _FILTERED or _CUT.fullmatch(reason) is not None
+
+
+def _tokens_allowed(fields: Mapping[str, Any]) -> int | None:
+    """Return how many tokens a request allows a reply; None if it does not say it, or in a field that is not known."""
+    allowed = fields.get("max_completion_tokens", fields.get("max_tokens"))
+    return allowed if isinstance(allowed, int) else None
 
 
 def _has_alternatives(reported: Sequence[Mapping[str, float]], asked: int) -> bool:

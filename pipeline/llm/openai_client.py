@@ -42,6 +42,8 @@ _RANDOM = (
 )
 WRONG_KEY = (401, 403)
 """Statuses with which a server refuses a key, or wants one."""
+_LONGEST_NAME = 200
+"""Characters of a model's name that are stored."""
 _LONGEST_MESSAGE = 2000
 """Characters of a server's error message that are read. Each failed question stores it."""
 _OVERFLOW = re.compile(
@@ -154,7 +156,7 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
             reply = await self._exchange(request.path, sent, server)
             if reply.status == 200:
                 read = self._validate(reply, request, server)
-                self._note_model(read, server)
+                self._note_model(read, sent, server)
                 return Answered(read, reply.seconds)
             message = server_message(reply)
             if reply.status not in _REFUSED:
@@ -194,10 +196,13 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
         lasting = None if _is_error(reply.body) else defect
         raise AttemptFailed(f"{server.url} sent an {problem}", defect=lasting)
 
-    def _note_model(self, reply: Any, server: Server) -> None:
-        """Warn once of a server that answers under another name than before, or than another server."""
+    def _note_model(self, reply: Any, sent: Mapping[str, Any], server: Server) -> None:
+        """Note under which name a server answers. Warn once if it is another than before, or than another server's."""
         name = reply.get("model") if isinstance(reply, dict) else None
-        if not isinstance(name, str) or name in self._models:
+        if not isinstance(name, str):
+            return
+        server.models.setdefault(str(sent.get("model")), set()).add(name[:_LONGEST_NAME])
+        if name in self._models:
             return
         if len(self._models) == 1:
             ((known, first),) = self._models.items()

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
-from pipeline import branches
-
 T = TypeVar("T")
 
 
@@ -18,7 +16,7 @@ async def concurrently(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """
     # No TaskGroup: before Python 3.13, one that fails leaves its task counted as cancelled, and the deadline around it
     # then raises CancelledError instead of TimeoutError.
-    tasks = [branches.start(coroutine) for coroutine in coroutines]
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
         return await asyncio.gather(*tasks)
     except BaseException:

@@ -27,6 +27,8 @@ class ServerStats:
     """Requests so far that got no response, or an error of the server (status 500 and above)."""
     healthy: bool = True
     """Whether requests are sent to the server at present."""
+    models: dict[str, set[str]] = field(default_factory=dict)
+    """The names of models under which the server has answered, by the name that it was asked for."""
     requests: dict[asyncio.Timeout, float] = field(default_factory=dict)
     """Those that were sent and have no response yet, and since when, on the clock of `time.monotonic`."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -65,6 +65,8 @@ class ShardOrigin:
     """The `id` in the `run.yaml` of the run."""
     index: int
     questions: tuple[QuestionDigest, ...]
+    models: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The names under which model servers had answered the worker, by the names that they were asked for."""
 
     @classmethod
     def of(cls, run: str, index: int, examples: Sequence[Example]) -> ShardOrigin:
@@ -75,7 +77,8 @@ class ShardOrigin:
 def parse_origin(stored: bytes) -> ShardOrigin:
     """Return the origin in the metadata of a shard. Raises LookupError, TypeError or ValueError for anything else."""
     origin = orjson.loads(stored)
-    return ShardOrigin(origin["run"], origin["index"], tuple(QuestionDigest(**each) for each in origin["questions"]))
+    questions = tuple(QuestionDigest(**each) for each in origin["questions"])
+    return ShardOrigin(origin["run"], origin["index"], questions, origin.get("models", {}))
 
 
 def _digest(value: object) -> str:

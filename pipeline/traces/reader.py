@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -129,6 +130,15 @@ def count_older_replies(folder: RunFolder) -> int:
     """Count the questions whose rows were scored again for other gold answers than those at the time of the replies."""
     origins = (shard.origin for _, shard in open_shards(folder))
     return sum(each.replied is not None for origin in origins if origin for each in origin.questions)
+
+
+def answering_models(folder: RunFolder, indices: Sequence[int] | None = None) -> dict[str, list[str]]:
+    """Return the names under which the model servers of shards answered, by the names that they were asked for."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for _, shard in open_shards(folder, indices):
+        for asked, names in (shard.origin.models if shard.origin else {}).items():
+            found[asked].update(names)
+    return {asked: sorted(names) for asked, names in sorted(found.items())}
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,8 @@ class FixedReply:
         """
         self._counts_none_every = counts_none_every
         self._says = says
+        self.answers_as = "fixed"
+        """The name of the model in each reply."""
         self._usage = {"usage": {"prompt_tokens": 9, "completion_tokens": 3}} if counts_tokens else {}
         self.requests = 0
         self.keys: set[str] = set()
@@ -91,7 +93,7 @@ class FixedReply:
             return 400, {"error": {"message": f"no such thing for {key}"}}
         choice = {"index": 0, "message": {"role": "assistant", "content": self.text(asked)}, "finish_reason": "stop"}
         is_counted = not self._counts_none_every or number % self._counts_none_every
-        return 200, {"choices": [choice], **(self._usage if is_counted else {})}
+        return 200, {"model": self.answers_as, "choices": [choice], **(self._usage if is_counted else {})}
 
     def text(self, asked: bytes) -> str:
         """Return the reply of the model to a request."""

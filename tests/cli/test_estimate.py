@@ -241,7 +241,7 @@ def test_a_sample_with_unreadable_replies_says_that_they_are_asked_for_again(
     shown = kgqa("estimate", "method=cot", "dataset.triples=2000", "estimate.questions=5", *words)
     said = " ".join(shown.out.split())
     assert shown.code == 0, shown.err
-    assert "asked for again, and all these calls are in the estimate: 100.0 % of the model calls had a reply " in said
+    assert "and all calls that were made are in the estimate: 100.0 % of the model calls had a reply " in said
 
 
 def test_the_calls_of_failed_questions_are_made(kgqa: Kgqa, model_server: Callable[..., tuple]) -> None:

@@ -323,3 +323,14 @@ def test_arg_needs_a_server_that_reports_probabilities(kgqa: Kgqa) -> None:
         assert "set method.probabilities=hard" in refused.err
         shown = kgqa("evaluate", *common, "run.dir=hard", "method.probabilities=hard")
     assert "hard_scores" in shown.out
+
+
+def test_a_run_whose_server_began_to_answer_as_another_model_says_so(kgqa: Kgqa) -> None:
+    model, command = FixedReply(), ("evaluate", "method=cot", "dataset.triples=2000", "run.dir=run", "llm=endpoint")
+    with serving(model) as words:
+        assert "answered as" not in kgqa(*command, words, "run.limit=3").out
+        model.answers_as = "fixed-2"
+        shown = kgqa(*command, words, "run.limit=40", "run.extend=true")
+    said = "the servers of fixed answered as fixed, fixed-2: the scores are of replies of all"
+    for found in (shown, kgqa("score", "run"), kgqa("losses", "run"), kgqa("report", "run")):
+        assert said in " ".join(found.out.split())

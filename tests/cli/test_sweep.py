@@ -255,7 +255,17 @@ class Seeded(FixedReply):
 def rows(folder: Path, point: int) -> pl.DataFrame:
     frame = pl.read_parquet(folder / "traces/*.parquet").filter(point=point).sort("question_id")
     return frame.drop(
-        "llm_s", "kg_s", "wall_s", "critical_s", "steps", "texts", "trail", "point", "llm_calls_shared", "kg_queries"
+        "llm_s",
+        "kg_s",
+        "wall_s",
+        "critical_s",
+        "critical_steps",
+        "steps",
+        "texts",
+        "trail",
+        "point",
+        "llm_calls_shared",
+        "kg_queries",
     )
 
 

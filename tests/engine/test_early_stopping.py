@@ -27,7 +27,18 @@ WORDS = (
     *("method=r3", "llm=oracle", "llm.error_rate=0.1"),
 )
 DEPTHS = (1, 2, 3, 8)
-AS_RUN = ["llm_s", "kg_s", "wall_s", "critical_s", "steps", "texts", "trail", "llm_calls_shared", "kg_queries"]
+AS_RUN = [
+    "llm_s",
+    "kg_s",
+    "wall_s",
+    "critical_s",
+    "critical_steps",
+    "steps",
+    "texts",
+    "trail",
+    "llm_calls_shared",
+    "kg_queries",
+]
 
 
 def run(folder: Path, *words: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ async def test_missing_nodes_are_counted(dataset: Custom) -> None:
 async def test_questions_without_topic_entities_are_counted(dataset: Custom) -> None:
     without = rows("Bo").replace("q0", "q9").replace('["Ann"]', "[]")
     (said,) = await warnings(dataset, rows("Bo") + without)
-    assert said.startswith("1 of 2 questions: no topic entity is given, and methods search this graph only from")
+    assert said.startswith("1 of 2 questions: no topic entity is given, from which most methods search the graph")
 
 
 @pytest.mark.parametrize("dataset", ["Ann\tuser.knows\tBo\nBo\tlikes\tCy\n"], indirect=True)

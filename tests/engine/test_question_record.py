@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable
 from math import inf
+from typing import Any
 
 import pytest
 
+from pipeline.branches import tasks_as_parts
 from pipeline.config import default
 from pipeline.engine.budget import Budget
 from pipeline.engine.question_record import QuestionRecord
@@ -70,6 +73,11 @@ def test_a_payload_that_does_not_fit_into_json_is_refused(value: object, said: s
 class TestCriticalSteps:
     """Which steps follow one another is said by tasks and not by the clock: a stored reply takes no time."""
 
+    @pytest.fixture(autouse=True)
+    async def tasks(self) -> AsyncIterator[None]:
+        with tasks_as_parts():
+            yield
+
     @staticmethod
     async def step(record: QuestionRecord, own_s: float | None, *, rounds: int = 0) -> None:
         """Make a call, which the model took `own_s` for, and which ends after `rounds` of the event loop."""
@@ -84,10 +92,11 @@ class TestCriticalSteps:
             await self.step(record, own_s, rounds=rounds)
 
     @pytest.mark.parametrize("rounds", [0, 2])
-    async def test_concurrent_parts_do_not_follow_one_another(self, rounds: int) -> None:
+    @pytest.mark.parametrize("together", [concurrently, lambda parts: asyncio.gather(*parts)])
+    async def test_concurrent_parts_do_not_follow_one_another(self, together: Callable[..., Any], rounds: int) -> None:
         record = QuestionRecord(default(Budget), inf)
         await self.step(record, 1)
-        await concurrently([self.chain(record, 3, 1, rounds=rounds), self.chain(record, 1, 5, rounds=rounds)])
+        await together([self.chain(record, 3, 1, rounds=rounds), self.chain(record, 1, 5, rounds=rounds)])
         record.add_decision("judged")
         await self.step(record, 2)
         assert record.finish().critical_s == 1 + 1 + 5 + 2
@@ -109,12 +118,72 @@ class TestCriticalSteps:
         await concurrently([part(1, 2), part(5, 3)])
         assert record.finish().critical_s == 6
 
-    async def test_tasks_of_a_method_of_ones_own(self) -> None:
+    @pytest.mark.parametrize("rounds", [0, 2])
+    async def test_a_task_that_is_awaited_later_runs_beside_the_steps_before(self, rounds: int) -> None:
         record = QuestionRecord(default(Budget), inf)
+        task = asyncio.create_task(self.chain(record, 3, rounds=rounds))
+        await self.step(record, 2, rounds=rounds)
+        await task
         await self.step(record, 1)
-        await asyncio.gather(self.chain(record, 3, 1, rounds=1), self.chain(record, 1, 5, rounds=1))
+        assert record.finish().critical_s == 4
+
+    async def test_a_task_that_an_ended_part_has_started(self) -> None:
+        record = QuestionRecord(default(Budget), inf)
+        started: list[asyncio.Task[None]] = []
+
+        async def part() -> None:
+            await self.step(record, 1)
+            started.append(asyncio.create_task(self.chain(record, 10, rounds=9)))
+
+        await concurrently([part()])
+        await self.step(record, 1)
+        await started[0]
+        await self.step(record, 1)
+        assert record.finish().critical_s == 12
+
+    async def test_steps_of_a_task_of_another_question_are_of_the_first_part(self) -> None:
+        """As of one task that makes the calls of all questions."""
+        asked: asyncio.Queue[QuestionRecord] = asyncio.Queue()
+
+        async def work() -> None:
+            while True:
+                await self.step(await asked.get(), 1)
+                asked.task_done()
+
+        async def question() -> float | None:
+            record = QuestionRecord(default(Budget), inf)
+            workers.append(asyncio.create_task(work()))
+            for _ in range(2):
+                await asked.put(record)
+                await asked.join()
+            return record.finish().critical_s
+
+        workers: list[asyncio.Task[None]] = []
+        first = await asyncio.create_task(question())
+        assert (first, await asyncio.create_task(question())) == (2, 2)
+        for worker in workers:
+            worker.cancel()
+
+    @pytest.mark.parametrize("error", [ValueError("a part failed"), asyncio.CancelledError()])
+    async def test_a_part_that_fails_is_followed_too(self, error: BaseException) -> None:
+        record = QuestionRecord(default(Budget), inf)
+
+        async def fail() -> None:
+            await self.step(record, 3)
+            raise error
+
+        with pytest.raises(type(error)):
+            await concurrently([fail(), self.chain(record, 1)])
         await self.step(record, 2)
-        assert record.finish().critical_s == 9
+        assert record.finish().critical_s == 5
+
+    async def test_many_parts_take_little_time(self) -> None:
+        record = QuestionRecord(default(Budget), inf)
+        for _ in range(3000):
+            await asyncio.create_task(self.chain(record, 1))
+        await concurrently([self.chain(record, 1) for _ in range(3000)])
+        assert record.finish().critical_s == 3001
+        assert sum(map(len, record.follows.values())) < 10_000
 
     async def test_a_step_whose_time_is_not_known(self) -> None:
         record = QuestionRecord(default(Budget), inf)

@@ -35,7 +35,7 @@ from tests.support import refuse
 
 sys.path.insert(0, str(Path(__file__).parent))  # workers import the test doubles by name
 
-TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "steps", "texts", "trail"}
+TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "critical_steps", "steps", "texts", "trail"}
 
 
 def resolve(folder: Path, *overrides: str, method: dict[str, Any] | None = None) -> Configuration:

@@ -28,7 +28,19 @@ GRID = [
     for depth in (1, 2, 3, 4)
     for retries in (0, 1, 2)
 ]
-AS_RUN = ["llm_s", "kg_s", "wall_s", "critical_s", "steps", "texts", "trail", "point", "llm_calls_shared", "kg_queries"]
+AS_RUN = [
+    "llm_s",
+    "kg_s",
+    "wall_s",
+    "critical_s",
+    "critical_steps",
+    "steps",
+    "texts",
+    "trail",
+    "point",
+    "llm_calls_shared",
+    "kg_queries",
+]
 """Columns about how a row was computed, not about its result."""
 
 

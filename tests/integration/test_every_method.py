@@ -30,7 +30,18 @@ WORDS = (
     *("llm=oracle", "llm.error_rate=0.2", "llm.malformed_rate=0.05"),
 )
 RAY = ("engine=ray", "engine.workers=2", "engine.concurrency=4")
-AS_RUN = ("llm_s", "kg_s", "wall_s", "critical_s", "kg_queries", "texts", "trail", "steps", "llm_calls_shared")
+AS_RUN = (
+    "llm_s",
+    "kg_s",
+    "wall_s",
+    "critical_s",
+    "critical_steps",
+    "kg_queries",
+    "texts",
+    "trail",
+    "steps",
+    "llm_calls_shared",
+)
 """What depends on times, and on which of the configurations was the first to make a call."""
 
 

@@ -258,6 +258,36 @@ class TestFailures:
         async with model(server, max_new_tokens=16) as llm:
             assert (await llm.complete(call())).finish_reason == stored
 
+    async def test_a_reply_that_only_mentions_the_end_of_reasoning_changes_no_later_one(self, server: Any) -> None:
+        cut = server.say("{Bob}, {Car", finish_reason="length")
+        said = [server.say("Let me see.\n<think>hm</think>{Ada}"), server.say("The tag </think> ends it"), cut]
+        server.behaviours = [said[0], cut, said[1], server.say("{Ada}"), cut]
+        async with model(server) as llm:
+            texts = [(await llm.complete(call())).text for _ in range(5)]
+        assert (texts[1], texts[4]) == ("{Bob}, {Car", "{Bob}, {Car")
+
+    async def test_a_reply_that_a_filter_cut_in_its_reasoning_has_no_text(self, server: Any) -> None:
+        filtered = server.say("Perhaps it is {Bob}", finish_reason="content_filter")
+        server.behaviours = [server.say("Who was it? Ada.</think>{Ada}"), filtered]
+        async with model(server) as llm:
+            assert [(await llm.complete(call())).text for _ in range(2)] == ["{Ada}", ""]
+
+    @pytest.mark.parametrize(
+        ("body", "tokens", "stored"),
+        [
+            ({"max_tokens": None}, 3000, "stop"),
+            ({"max_completion_tokens": 4096}, 3000, "stop"),
+            ({"max_completion_tokens": 8}, 8, "length"),
+        ],
+    )
+    async def test_the_limit_is_that_of_the_request(
+        self, server: Any, caplog: Any, body: dict[str, Any], tokens: int, stored: str
+    ) -> None:
+        server.default = server.say("hel", finish_reason=None, usage={"completion_tokens": tokens})
+        async with model(server, extra_body=body) as llm:
+            assert (await llm.complete(call())).finish_reason == stored
+        assert "ignore the limit" not in caplog.text
+
     async def test_a_reply_that_a_filter_has_cut_is_said(self, server: Any, caplog: Any) -> None:
         server.default = server.say("hel", finish_reason="content_filter")
         async with model(server) as llm:

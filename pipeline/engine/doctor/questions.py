@@ -116,9 +116,8 @@ async def _names(graph: KnowledgeGraph, examples: Sequence[Example]) -> list[Fin
 def _topics(found: MissingNodes) -> list[Finding]:
     if not found.without_topics:
         return _missing_topics(found)
-    level = warning if found.topics else problem
     missing = _missing_topics(found) if found.no_topic else []
-    return [*level("topic entities", found.about_no_topics, _NO_TOPICS), *missing]
+    return [*warning("topic entities", found.about_no_topics, _NO_TOPICS), *missing]
 
 
 def _missing_topics(found: MissingNodes) -> list[Finding]:

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.exhaustive
 ROOT = Path(__file__).resolve().parents[3]
 MODEL = "llm._target_=tests.integration.node_oracle.NodeOracle"
 RUN = ["method=srp", "dataset=synthetic", "llm=oracle", "llm.error_rate=0.2", "run.limit=64", "engine.shard_size=4"]
-TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "texts", "trail"}
+TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "critical_steps", "texts", "trail"}
 IMPATIENT = (
     "import sys, pipeline.engine.ray as r; from pipeline.cli.main import main; "
     "r._START_WAIT_S = 0; sys.exit(main(sys.argv[1:]))"

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.exhaustive
 
 QUESTIONS = ["method=srp", "dataset=synthetic", "run.limit=64", "engine.shard_size=4"]
 ORACLE = ["llm=oracle", "llm.error_rate=0.2"]
-TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "texts", "trail"}
+TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "critical_steps", "texts", "trail"}
 
 
 @pytest.fixture(scope="module", autouse=True)

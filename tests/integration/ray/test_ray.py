@@ -25,7 +25,7 @@ from tests.support import KGQA
 
 RUN = ["dataset=synthetic", "llm=oracle", "llm.error_rate=0.2", "run.limit=32", "engine.shard_size=4"]
 RAY = ["engine=ray", "engine.workers=2", "engine.concurrency=4"]
-TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "texts", "trail"}
+TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "critical_steps", "texts", "trail"}
 
 
 def test_a_sweep_whose_worker_is_killed_gives_the_same_table(
