@@ -96,7 +96,7 @@ def group_table(
     """Build the table of the gain by group, with a section for each configuration but those that are `left_out`."""
     coverage = f"{100 * base.scoring.confidence:g} % paired bootstrap intervals"
     title = f"{score} by {by}, compared with {base.name}, {base.method}, answered by {base.answered_by}"
-    caption = f"percent and percentage points, {coverage}"
+    caption = f"percent and percentage points, {coverage}; none where all questions of a group changed alike"
     if left_out:
         caption += f"; {counted(left_out, 'configuration')} left out, as above"
     table = plain_table(title, caption)
@@ -113,7 +113,7 @@ def group_table(
             f"{each.questions:,}",
             percent(each.base),
             percent(each.other),
-            f"{100 * change.mean:+.1f} {100 * change.low:+.1f}…{100 * change.high:+.1f}",
+            f"{change.points} {change.interval_points}".rstrip(),
         )
     return table
 

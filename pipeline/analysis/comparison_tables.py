@@ -162,7 +162,7 @@ def rerun_variance_lines(base: RunConfiguration, variance: RerunVariance, *, sco
         f"({variance.differing / max(1, variance.repeated):.1%}); {counted(variance.unrepeated, 'more call')} by "
         "one run only.",
         f"{score} changes by {100 * variance.absolute:.1f} percentage points per question in absolute value, and by "
-        f"{100 * net.mean:+.1f} ({100 * net.low:+.1f} … {100 * net.high:+.1f}) on average.",
+        f"{net.points}{f' ({net.interval_points})' if net.interval_points else ''} on average.",
         f"Between two runs over {counted(questions, 'question')}, differences of up to "
         f"{100 * variance.margin(questions):.1f} percentage points are noise.",
     ]
@@ -274,9 +274,8 @@ def _mean(configuration: RunConfiguration, score: str) -> float:
 def _difference(each: Comparison, *, intervals: bool) -> Text:
     if each.verdict == "same":  # the interval of equal scores is 0…0, which claims too much, so none is printed
         return Text("0.0")
-    change = each.difference
-    mean = Text(f"{100 * change.mean:+.1f}")
-    return mean.append(f" {100 * change.low:+.1f}…{100 * change.high:+.1f}", "dim") if intervals else mean
+    mean, interval = Text(each.difference.points), each.difference.interval_points
+    return mean.append(f" {interval}", "dim") if intervals and interval else mean
 
 
 def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clusters | None) -> Iterator[str]:

@@ -47,6 +47,20 @@ class Difference:
     p_value: float
     """Two-sided; the null hypothesis is no difference."""
 
+    @property
+    def points(self) -> str:
+        """The mean in percentage points."""
+        return f"{100 * self.mean:+.1f}"
+
+    @property
+    def interval_points(self) -> str:
+        """The interval in percentage points.
+
+        It is empty if all questions differ by the same amount: every resample does then, and an interval of width 0
+        would claim too much.
+        """
+        return f"{100 * self.low:+.1f}…{100 * self.high:+.1f}" if self.low < self.high else ""
+
 
 def estimate_mean(values: Values, *, resamples: int, confidence: float, seed: int) -> Estimate:
     """Return the mean with its interval: Wilson's if all values are 0 or 1, else by bootstrap.

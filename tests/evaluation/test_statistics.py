@@ -370,3 +370,15 @@ def test_clusters_and_shares_count_in_the_test_of_a_margin() -> None:
     assert statistics.not_worse_p_value(zeros, 0.02, clusters=np.arange(300) // 3) > 0.1, "100 draws"
     halves = zeros - 0.5 * (np.arange(300) < 4)
     assert statistics.not_worse_p_value(halves, 0.02) > statistics.not_worse_p_value(zeros, 0.02)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "interval"),
+    [([0.0], [1.0], ""), ([0.0, 1.0], [0.0, 1.0], ""), ([0.0, 1.0, 0.0], [1.0] * 3, "+0.0…")],
+)
+def test_a_difference_that_is_the_same_for_all_questions_has_no_interval(
+    before: list[float], after: list[float], interval: str
+) -> None:
+    found = paired_bootstrap(np.array(after), np.array(before), resamples=100, confidence=0.95, seed=0)
+    assert found.interval_points.startswith(interval)
+    assert bool(found.interval_points) is bool(interval)
