@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import RenderableType
@@ -115,7 +116,7 @@ def _multirun(overrides: Sequence[str], sweep: Sweep) -> None:
         config.running_hydra() as running,
     ):
         fused = [f"hydra/{plugin}=fused" for plugin in ("launcher", "sweeper")]  # what is given later takes precedence
-        words = [*fused, *quiet, f"hydra.sweep.dir={scratch}", *_of_search(overrides), *overrides]
+        words = [*fused, *quiet, f"hydra.sweep.dir={scratch}", *_of_search(overrides), *_for_choices(overrides)]
         try:
             running.multirun("config", sweep, words, with_log_configuration=False)
         except OverrideParseException as error:
@@ -124,6 +125,28 @@ def _multirun(overrides: Sequence[str], sweep: Sweep) -> None:
             raise _wrong_override(overrides) or UserError(str(error).splitlines()[0]) from None
         except (YAMLError, ValueError, OSError) as error:  # of a configuration file, a choice, or the run
             raise _wrong_override(overrides) or error from None
+
+
+def _for_choices(overrides: Sequence[str]) -> list[str]:
+    """Return overrides of which Hydra does not compose the single values of keys with the default choice of a group.
+
+    It does so first, and refuses a key that only the choices of a sweep have. A list of one value it leaves to them.
+    """
+    with suppress(HydraException):  # what Hydra cannot read is explained later
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        groups = {each.key_or_group for each in parsed if each.is_sweep_override() and "." not in each.key_or_group}
+        return [
+            f"{each.key_or_group}=choice({each.get_value_element_as_str()})" if _is_single(each, groups) else word
+            for each, word in zip(parsed, overrides, strict=True)
+        ]
+    return list(overrides)
+
+
+def _is_single(override: Override, groups: Collection[str]) -> bool:
+    """Whether an override gives one value to a key that may be of a choice of these groups. A preset chooses any."""
+    section, dot, _ = override.key_or_group.partition(".")
+    is_of_choice = bool(dot) and section != "hydra" and (section in groups or "experiment" in groups)
+    return is_of_choice and override.type is OverrideType.CHANGE and not override.is_sweep_override()
 
 
 def _of_search(overrides: Sequence[str]) -> list[str]:

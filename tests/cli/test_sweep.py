@@ -518,6 +518,16 @@ def test_each_row_of_the_table_is_one_line(kgqa: Kgqa, width: int, monkeypatch: 
     assert [line.split()[0] for line in below.splitlines() if line.strip()] == list("01234567")
 
 
+@pytest.mark.parametrize("value", ["none", "relation"])
+def test_a_key_that_the_methods_of_a_sweep_have_may_be_given_once(value: str, kgqa: Kgqa) -> None:
+    """The default method does not have it, with which Hydra composes the words that are no lists first."""
+    words = ("dataset.triples=2000", "llm=oracle", "run.limit=2", "run.dir=run")
+    ran = kgqa("sweep", "method=tog,pog", f"method.no_return={value}", *words)
+    assert ran.code == 0, ran.err
+    points = (RunFolder(Path("run")).read_run() or {})["points"]
+    assert [point["config"]["method"]["no_return"] for point in points] == [value, value]
+
+
 def test_a_key_of_one_method_in_a_sweep_over_several_is_explained(kgqa: Kgqa) -> None:
     way = " To give each choice its own values, write one configuration a line: kgqa sweep FILE"
     said = kgqa("sweep", *WORLD, "method=srp,parog", "method.max_subgoals=3,6").sentence
