@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from pipeline.analysis.losses import STAGE_TEXTS, STAGES
-from pipeline.evaluation.statistics import Estimate
+from pipeline.evaluation.configuration_summary import ConfigurationSummary
+from pipeline.evaluation.statistics import Estimate, wilson
 from pipeline.report.data import SECONDS, Block, Configuration
 from pipeline.report.details import RoleCost
 from pipeline.report.labels import ABSENT, BlockLabels, Figure, Name, inline, percent
@@ -212,9 +213,9 @@ def reflection_chart(block: Block, labels: BlockLabels) -> BarChart | None:
 
     def bar(index: int) -> Bar:
         scores = known[index].summary.scores
-        first, last = scores.get("initial_hits_at_1"), scores.get(_SCORE)
+        first, last = scores.get("initial_hits_at_1"), _last(known[index].summary)
         ends = sorted(100 * each.mean for each in (first, last) if each)
-        figures = [_figure(scores, name) for name in ("initial_hits_at_1", _SCORE, "corrected", "damaged")]
+        figures = [_figure(each) for each in (first, last, scores.get("corrected"), scores.get("damaged"))]
         times = Figure(" · ".join(_times(known[index])))
         marked = (ends[0], 100 * last.mean, ends[-1]) if last else None
         return _bar(labels, known, index, [*figures, times], marked=marked)
@@ -223,8 +224,23 @@ def reflection_chart(block: Block, labels: BlockLabels) -> BarChart | None:
     return BarChart(None, (), headings, [bar(i) for i in _best_first(known)], ("0", "100 %"))
 
 
-def _figure(scores: Mapping[str, Estimate], name: str) -> Figure:
-    score = scores.get(name)
+def _last(summary: ConfigurationSummary) -> Estimate | None:
+    """Return Hits@1 over the questions that have a first answer; over all if none has one."""
+    scores = summary.scores
+    first, last = scores.get("initial_hits_at_1"), scores.get(_SCORE)
+    if first is None or last is None or first.questions == last.questions:
+        return last
+    right, questions = 0.0, 0
+    if corrected := scores.get("corrected"):
+        right, questions = corrected.mean * corrected.questions, corrected.questions
+    if damaged := scores.get("damaged"):
+        right, questions = right + (1 - damaged.mean) * damaged.questions, questions + damaged.questions
+    if not questions:
+        return last
+    return Estimate(right / questions, *wilson(right / questions, questions, confidence=summary.confidence), questions)
+
+
+def _figure(score: Estimate | None) -> Figure:
     return Figure(ABSENT) if score is None else percent(score)
 
 

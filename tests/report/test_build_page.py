@@ -501,6 +501,24 @@ def test_the_configurations_of_a_sweep_have_a_column_with_their_numbers() -> Non
     assert "#" not in [column.heading for column in view(first).table.columns]
 
 
+def test_first_and_last_answers_are_compared_over_the_questions_with_a_first_answer() -> None:
+    scores = {
+        "hits_at_1": Estimate(0.8, 0.6, 0.9, 20),
+        "initial_hits_at_1": Estimate(0.75, 0.3, 0.95, 4),
+        "corrected": Estimate(1.0, 0.2, 1.0, 1),
+        "damaged": Estimate(1 / 3, 0.1, 0.8, 3),
+    }
+    configuration = make(hits(16), {"depth": 1})
+    own = replace(
+        configuration, summary=replace(configuration.summary, scores={**configuration.summary.scores, **scores})
+    )
+    reflection = view(own).reflection
+    assert reflection is not None
+    assert [each.text for each in reflection.bars[0].figures[:2]] == ["75.0", "75.0"], (
+        "and not the 80.0 of all questions"
+    )
+
+
 def test_several_runs_have_a_column_with_the_run() -> None:
     other = replace(RUN, name="other")
     table = view(make(hits(1), {"depth": 1}), make(hits(2), {"depth": 2}, run=other)).table

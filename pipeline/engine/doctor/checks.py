@@ -9,7 +9,7 @@ from dataclasses import replace
 from pipeline.engine.configuration import Configuration
 from pipeline.engine.doctor import graphs, machine, models, questions
 from pipeline.engine.doctor.finding import Check, Finding, problem
-from pipeline.errors import KgqaError, UserError
+from pipeline.errors import KgqaError, UserError, single_errors
 
 _DRY_RUN = "dry run"
 _SERVERS = ("model", "graph")
@@ -69,11 +69,15 @@ async def _run(check: Check, configuration: Configuration) -> list[Finding]:
     try:
         async with asyncio.timeout(check.timeout_s):
             return await check.run(configuration)
-    except UserError as error:  # its message says how to fix it
-        return problem(check.subject, "it prevents a run", str(error))
     except TimeoutError:
         return problem(check.subject, f"no answer within {check.timeout_s:g} s", check.fix)
-    except KgqaError as error:
-        return problem(check.subject, str(error), check.fix)
     except Exception as error:  # noqa: BLE001 - any error of a check is a finding
-        return problem(check.subject, f"{type(error).__name__}: {error}", check.fix)
+        return _finding(check, error)
+
+
+def _finding(check: Check, error: Exception) -> list[Finding]:
+    """Return the finding of a check that has ended with an error, or with a group of errors of its tasks."""
+    known = next((each for each in single_errors(error) if isinstance(each, KgqaError)), None)
+    if isinstance(known, UserError):  # its message says how to fix it
+        return problem(check.subject, "it prevents a run", str(known))
+    return problem(check.subject, str(known) if known else f"{type(error).__name__}: {error}", check.fix)

@@ -192,12 +192,21 @@ class TestDryRun:
 
 
 class TestChecks:
+    async def test_an_error_in_a_group_says_how_to_fix_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def broken(_: Configuration) -> list[Finding]:
+            raise ExceptionGroup("of a TaskGroup", [ExceptionGroup("of another", [UserError("set it to hard")])])
+
+        monkeypatch.setattr(checks, "CHECKS", [Check("dry run", broken, "kgqa show")])
+        found = [each async for _, findings in checks.examine(point()) for each in findings]
+        assert found == [Finding("problem", "dry run", "it prevents a run", "set it to hard")]
+
     @pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.subject)
     @pytest.mark.parametrize(
         ("error", "found"),
         [
             (RuntimeError("tripped"), "RuntimeError: tripped"),
             (ServiceError("gone"), "gone"),
+            (ExceptionGroup("of a TaskGroup", [ValueError("no"), ServiceError("gone")]), "gone"),
             (TimeoutError(), "no answer within"),
         ],
     )
