@@ -174,14 +174,16 @@ def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
     spent = _spent(sampling, plan)
     on_cpu = all(is_embedded(whole["llm"]) for whole in sampling.wholes)
     gpus = 1 if on_cpu else plan.gpus
-    rate = _rate(sampling, plan, spent, gpus)
-    serving = tokens.times(1 / rate / gpus) if rate else None
     engine = sampling.wholes[0]["engine"]
     in_flight = engine["concurrency"] * engine.get("workers", 1)
-    waiting = total["busy_s"].times(1 / in_flight)
+    sampled = min(in_flight, max(_sampled(sampling)))
+    rate = _rate(sampling, plan, spent, gpus=gpus, in_flight=sampled)
+    end_s = 0.0 if plan.tokens_per_s_per_gpu or not rate else _end_s(sampling, spent, sampled)
+    end = Projection(end_s, end_s, end_s)
+    serving = tokens.times(1 / rate / gpus) + end if rate else None
+    waiting = total["busy_s"].times(1 / in_flight) + end
     gpu_hours = serving.times(gpus / 3600) if serving else None
     price = gpu_hours.times(plan.usd_per_gpu_hour) if gpu_hours and plan.usd_per_gpu_hour else None
-    sampled = min(in_flight, max(_sampled(sampling)))
     of_sample = f", of the sample {sampled:,}" if sampled < in_flight else ""
     questions_in_flight = f"{counted(in_flight, 'question')} in flight{of_sample}"
     token_count = "4 characters a token" if simulated else "measured"
@@ -302,17 +304,34 @@ def _is_without_counts(spent: Mapping[str, float]) -> bool:
     return spent["answered_calls"] > 0 and not spent["prompt_tokens"] + spent["completion_tokens"]
 
 
-def _rate(sampling: Sampling, plan: Plan, spent: Mapping[str, float], gpus: int) -> float | None:
+def _rate(sampling: Sampling, plan: Plan, spent: Mapping[str, float], *, gpus: int, in_flight: int) -> float | None:
     """Return the tokens per second and GPU, given or measured; None if nothing can be known."""
     if _is_without_counts(spent):
         return None
-    return plan.tokens_per_s_per_gpu or (None if _label(sampling) else _measured_rate(sampling, spent, gpus))
+    return plan.tokens_per_s_per_gpu or (
+        None if _label(sampling) else _measured_rate(sampling, spent, gpus=gpus, in_flight=in_flight)
+    )
 
 
-def _measured_rate(sampling: Sampling, spent: Mapping[str, float], gpus: int) -> float | None:
-    """Return the tokens per second and GPU while the sample was answered; None if it was stopped and resumed."""
+def _end_s(sampling: Sampling, spent: Mapping[str, float], in_flight: int) -> float:
+    """Return how many seconds longer the sample took than with so many questions in flight until its end.
+
+    At the end of a run, the last questions are answered, and fewer and fewer are in flight.
+    """
     summaries = [folder.read_summary() or {} for folder, _ in sampling.batches]
     seconds = sum(times["wall_s"] - times["opening_s"] for times in summaries)
+    return max(0.0, float(seconds - spent["busy_s"] / in_flight))
+
+
+def _measured_rate(sampling: Sampling, spent: Mapping[str, float], *, gpus: int, in_flight: int) -> float | None:
+    """Return the tokens per second and GPU while so many questions of the sample were in flight; None if not known.
+
+    The seconds are those of the questions, divided by how many ran at once: by the clock, the end of a small sample, in
+    which fewer are in flight, would count as often as the sample is smaller than the run (`_end_s`). They are not known
+    of a sample that was stopped and resumed.
+    """
+    summaries = [folder.read_summary() or {} for folder, _ in sampling.batches]
+    seconds = spent["busy_s"] / in_flight
     if not seconds or any(times.get("resumed") for times in summaries):
         return None
     tokens = spent["prompt_tokens"] + spent["completion_tokens"]

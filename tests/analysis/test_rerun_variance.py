@@ -62,7 +62,7 @@ def test_calls_with_equal_keys_are_compared_and_others_are_counted(tmp_path: Pat
     text = " ".join(rerun_variance_lines(base, variance, score="hits_at_1", questions=100))
     assert "2 returned a different text (50.0%); 2 more calls" in text
     assert (
-        "changes by 33.3 percentage points per question in absolute value, and by -33.3 (-100.0 … +0.0) on average"
+        "changes by 33.3 percentage points per question in absolute value, and by -33.3 (-100.0…+0.0) on average"
         in text
     )
 

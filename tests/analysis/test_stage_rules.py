@@ -116,6 +116,21 @@ def test_no_model_is_blamed_for_a_first_relation_that_the_graph_lacks() -> None:
     assert find_loss(row([LISTED, passed, ANSWER], STEPS)) == Loss("relation chosen", "model", 1, 1, "topic ✗ capital")
 
 
+def test_no_model_is_blamed_for_a_later_relation_that_the_graph_lacks() -> None:
+    """Other relations of all nodes whose relations were listed were followed."""
+    listed = {"step": 3, "event": "listed", "edge": 1, "number": 0, "of": 2}
+    passed = {"step": 5, "event": "passed", "edge": 1, "number": 2, "of": 2}
+    steps = "relations choose neighbours relations choose neighbours answer"
+    trail = [LISTED, FOLLOWED, REACHED, listed, passed, {**ANSWER, "step": 6}]
+    assert find_loss(row(trail, steps, gold_paths=PATHS)) == Loss(
+        "relation offered", "graph", 3, 2, "topic → king ✗ seat"
+    )
+    trail[3] = {**listed, "of": 1}  # the other node may have it
+    loss = find_loss(row(trail, steps, gold_paths=PATHS))
+    assert loss is not None
+    assert (loss.stage, loss.reason) == ("relation chosen", "model")
+
+
 def test_an_answer_that_code_gave_after_another_one_was_not_dropped() -> None:
     """The last call chose a relation. Code kept and gave all nodes that it led to."""
     chose, kept = {**ANSWER, "step": 1}, {"step": 2, "event": "kept", "number": 1, "of": 3}

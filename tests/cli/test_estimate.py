@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from pipeline.cli.arguments import Arguments
-from pipeline.cli.estimate import Line, Plan, Sampling, estimate
+from pipeline.cli.estimate import Line, Plan, Sampling, _end_s, _measured_rate, estimate
 from pipeline.cli.sweep import run_configurations
 from pipeline.errors import FAILED_RUN
 from tests.cli.support import Kgqa
@@ -222,6 +222,24 @@ def test_the_rate_of_a_sample_whose_failed_question_was_asked_again_is_not_known
     assert "measured rate" in kgqa(*command).out
     again = " ".join(kgqa(*command, "run.retry_failed=true").out.split())
     assert "only the time of the sample's last attempt is known" in again
+
+
+class EndedSample:
+    """The folder of a sample whose questions took 18 seconds by the clock, after 2 in which models were opened."""
+
+    @staticmethod
+    def read_summary() -> dict[str, Any]:
+        return {"wall_s": 20.0, "opening_s": 2.0, "resumed": False}
+
+
+def test_the_last_questions_of_a_sample_count_once() -> None:
+    """Each of 64 questions took 10 seconds on average: with all of them in flight, the sample had taken 10 seconds."""
+    sampling = Sampling(64, Console())
+    sampling.batches = [(EndedSample(), [])]  # type: ignore[list-item]
+    spent = {"busy_s": 640.0, "physical_calls": 100.0, "prompt_tokens": 4000.0, "completion_tokens": 1000.0}
+    assert _measured_rate(sampling, spent, gpus=1, in_flight=64) == 500
+    assert _end_s(sampling, spent, in_flight=64) == 8
+    assert _end_s(sampling, {"busy_s": 1280.0}, in_flight=64) == 0
 
 
 def test_a_sample_with_too_many_failed_questions_says_why(kgqa: Kgqa, model_server: Callable[..., tuple]) -> None:

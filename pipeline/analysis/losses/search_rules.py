@@ -61,12 +61,17 @@ class SearchRules(TracedQuestion):
         if not (listed or passed):
             return self._loss_before(path, hop)
         is_absent = bool(listed) and not any(event.number for event in listed)
-        # All relations of a topic entity are listed together: the graph lacks one that is not among them.
-        if is_absent and (hop == 0 or not passed):
+        # All relations of a node are listed together: the graph lacks one that is not among them.
+        if is_absent and (hop == 0 or self._were_listed(passed, listed)):
             return self._loss_at("relation offered", "graph", listed[-1].step, path, hop)
         if hop and not passed and self._was_only_looked_at(edge):
             return self._loss_before(path, hop)
         return self._loss_of_relation(path, hop)
+
+    @staticmethod
+    def _were_listed(passed: Sequence[Event], listed: Sequence[Event]) -> bool:
+        """Whether lookups had listed the relations of the nodes from which only other edges were followed."""
+        return all(any(one.at < each.at and (one.of or 0) >= (each.number or 0) for one in listed) for each in passed)
 
     def _was_only_looked_at(self, edge: int) -> bool:
         """Whether a method listed an edge only to select among its nodes, and never offered it from them."""
