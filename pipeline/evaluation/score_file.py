@@ -35,7 +35,8 @@ def one_value_table(summary: ConfigurationSummary) -> Table:
     figures = {
         **{heading: f"{count:,}" for heading, count in (counts | {"without gold": summary.empty_gold}).items()},
         **{
-            STANDARD_SCORES.get(name, name): f"{percent(score.mean)} {percent(score.low)}–{percent(score.high)}"
+            STANDARD_SCORES.get(name, name): percent(score.mean)
+            + (f" {percent(score.low)}–{percent(score.high)}" if score.has_interval else "")
             for name, score in scores.items()
         },
         **{heading: f"{summary.counters[name] / summary.answered:,.1f}" for name, heading in costs.items()},

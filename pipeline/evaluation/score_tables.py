@@ -325,7 +325,9 @@ def _score(score: Estimate | None, *, separator: str = "\n") -> Text:
     """Return a mean in percent with its interval."""
     if score is None:
         return Text(_ABSENT)
-    return Text(percent(score.mean)).append(f"{separator}{percent(score.low)}–{percent(score.high)}", "dim")
+    mean = Text(percent(score.mean))
+    interval = f"{separator}{percent(score.low)}–{percent(score.high)}"
+    return mean.append(interval, "dim") if score.has_interval else mean
 
 
 def _cost(summary: ConfigurationSummary) -> Text:

@@ -36,6 +36,14 @@ class Estimate:
     high: float
     questions: int
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether the interval has a width: that of a bootstrap has none if all questions score alike, as a single one.
+
+        It is then not printed, as it would claim too much.
+        """
+        return self.low < self.high
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:

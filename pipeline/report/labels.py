@@ -117,13 +117,14 @@ def value_text(value: Any) -> str:
 
 def percent(score: Estimate, name: str = "") -> Figure:
     """Format a share as a percentage with its interval."""
-    return Figure(f"{100 * score.mean:.1f}", f"{100 * score.low:.1f}–{100 * score.high:.1f}", name)
+    interval = f"{100 * score.low:.1f}–{100 * score.high:.1f}" if score.has_interval else ""
+    return Figure(f"{100 * score.mean:.1f}", interval, name)
 
 
 def score_text(name: Name | str, score: Estimate) -> str:
     """Return a name with its score, for tooltips and screen readers."""
     figure = percent(score)
-    return f"{name}: {figure.text} % ({figure.interval})"
+    return f"{name}: {figure.text} %{f' ({figure.interval})' if figure.interval else ''}"
 
 
 def percentage_points(difference: Estimate) -> Figure:

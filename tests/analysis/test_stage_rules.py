@@ -131,6 +131,22 @@ def test_no_model_is_blamed_for_a_later_relation_that_the_graph_lacks() -> None:
     assert (loss.stage, loss.reason) == ("relation chosen", "model")
 
 
+def test_lookups_of_code_after_the_answer_are_no_part_of_the_search() -> None:
+    """As of a method that completes its answers by the graph. A relation that the answering call chose is followed."""
+    steps = "relations choose neighbours answer relations neighbours"
+    search = [LISTED, FOLLOWED, REACHED, {"step": 1, "event": "written", "edge": 0}]
+    dropped = {"step": 2, "event": "kept", "edge": 1, "number": 0, "of": 1}
+    listed = {"step": 4, "event": "listed", "edge": 1, "number": 1, "of": 1}
+    passed = {"step": 5, "event": "passed", "edge": 1, "number": 1, "of": 1}
+    without, completed = (
+        find_loss(row([*search, dropped, *after, ANSWER], steps, gold_paths=PATHS)) for after in ([], [listed, passed])
+    )
+    assert without == completed
+    chose = {"step": 3, "event": "written", "edge": 1}
+    went_on = find_loss(row([*search, dropped, chose, listed, passed, ANSWER], steps, gold_paths=PATHS))
+    assert went_on != without
+
+
 def test_an_answer_that_code_gave_after_another_one_was_not_dropped() -> None:
     """The last call chose a relation. Code kept and gave all nodes that it led to."""
     chose, kept = {**ANSWER, "step": 1}, {"step": 2, "event": "kept", "number": 1, "of": 3}

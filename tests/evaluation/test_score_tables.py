@@ -243,3 +243,9 @@ def test_every_table_names_the_retriever_and_where_a_preset_is_not_as_published(
     assert "not as published: no references" in printed(sweep_table([lexical, lexical]))
     assert "not as published" not in printed(sweep_table([dense, dense]))
     assert "retriever" not in printed(score_table([summary()])), "not known of a file of predictions"
+
+
+def test_a_score_that_all_questions_share_has_no_interval() -> None:
+    alike = summary(scores={"hits_at_1": HALF, "f1": Estimate(2 / 3, 2 / 3, 2 / 3, 1)})
+    assert re.search(r"\b66\.7\s", text := printed(score_table([alike])))
+    assert "66.7–66.7" not in text

@@ -16,6 +16,10 @@ NOT_EXPLORED = frozenset({"depth", "plan"})
 """What cuts nodes from further exploration only: their facts are still known."""
 
 
+_LOOKUPS = frozenset({"listed", "followed", "passed", "reached"})
+"""The events of lookups along the edges of gold paths."""
+
+
 class Event(NamedTuple):
     """An event of the trail, and its place in it."""
 
@@ -42,6 +46,23 @@ class NumberedPath:
         return f"{walked} ✗ {self.relations[hop]}" if hop < len(self.relations) else f"{walked} ✗"
 
 
+def _of_the_search(events: Sequence[Event], *, last_call: int | None) -> Sequence[Event]:
+    """Leave out the lookups along gold paths that code made after the call that answers: no model lost an answer there.
+
+    If that call was not the last one, or chose relations, or code found a gold answer afterwards, the search went on.
+    What the engine itself has looked up stands in the trail after the event `answered`.
+    """
+    answered = next((each for each in reversed(events) if each.event == "answered"), None)
+    if answered is None or answered.step != last_call:
+        return events
+    chose = any(each.event == "written" and each.edge is not None and each.step == last_call for each in events)
+    later = [each for each in events if each.step > answered.step and each.at < answered.at]
+    if chose or any(each.event == "found" for each in later):
+        return events
+    left_out = {each.at for each in later if each.event in _LOOKUPS}
+    return [each for each in events if each.at not in left_out]
+
+
 class TracedQuestion:
     """What the trail and the steps of a wrong question say. The rules for its loss build on it."""
 
@@ -49,7 +70,9 @@ class TracedQuestion:
         self._row = row
         self._steps: Sequence[Mapping[str, Any]] = row["steps"] or ()
         events = (tuple(event[name] for name in Event._fields[1:]) for event in row["trail"])
-        self._events = [Event(at, *event) for at, event in enumerate(events)]
+        self._events = _of_the_search(
+            [Event(at, *event) for at, event in enumerate(events)], last_call=max(self._calls(), default=None)
+        )
 
     @property
     def last_step(self) -> int | None:
@@ -88,8 +111,8 @@ class TracedQuestion:
 
     def _model_reason(self, call: int | None) -> Reason:
         """Return `parse failure` if the reply of a call could not be read, `cap` if a limit refused it, or `model`."""
-        if call is None:
-            return "cap" if self._at_limit else "model"
+        if call is None:  # no call followed, so code ended the search
+            return "cap"
         error = self._step(call).get("error") or ""
         return "cap" if error.startswith(OVER_LIMIT) else "parse failure" if error else "model"
 
