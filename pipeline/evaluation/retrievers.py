@@ -21,7 +21,10 @@ def retriever_lines(summaries: Sequence[ConfigurationSummary]) -> list[str]:
             departed.setdefault(departure, []).append(each.number)
     names = _each(retrievers, len(summaries))
     lines = [f"retriever: {names}"] if names else []
-    return [*lines, *([f"not as published: {_each(departed, len(summaries))}"] if departed else [])]
+    return [
+        *lines,
+        *([f"presets (experiment=…) not as published: {_each(departed, len(summaries))}"] if departed else []),
+    ]
 
 
 def departures_label(summary: ConfigurationSummary) -> str:

@@ -65,7 +65,7 @@ def test_a_missing_model_is_one_sentence_before_any_call(kgqa: Kgqa, tmp_path: P
 def test_a_preset_with_another_retriever_says_so_in_every_table(kgqa: Kgqa, tmp_path: Path) -> None:
     departures = "other retriever than published, no references"
     ran = kgqa("evaluate", *SMALL, "experiment=srp")
-    assert f"retriever: lexical not as published: {departures}" in " ".join(ran.out.split())
+    assert f"retriever: lexical presets (experiment=…) not as published: {departures}" in " ".join(ran.out.split())
     assert f"srp (oracle) [{departures}]" in kgqa("ls", "run").out
     assert kgqa("report", "run").code == 0
     page = (tmp_path / "run/report.html").read_text()
