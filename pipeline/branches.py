@@ -90,14 +90,15 @@ def tasks_as_parts() -> Iterator[None]:
     try:
         yield
     finally:
-        loop.set_task_factory(before)
+        if loop.get_task_factory() is _make_task:
+            loop.set_task_factory(before)
 
 
 def _make_task(loop: asyncio.AbstractEventLoop, coroutine: Any, /, **options: Any) -> asyncio.Task[Any]:
-    branch = _BRANCH.get()
-    if branch is None or options.get("context") is not None:
+    branch, given = _BRANCH.get(), options.get("context")
+    if branch is None:
         return asyncio.Task(coroutine, loop=loop, **options)
-    part, context = branch.part(), copy_context()
+    part, context = branch.part(), copy_context() if given is None else given.copy()
     context.run(_BRANCH.set, part)
     task = asyncio.Task(coroutine, loop=loop, **{**options, "context": context})
     task.add_done_callback(lambda _: part.end())

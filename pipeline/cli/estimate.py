@@ -294,10 +294,11 @@ def _label(sampling: Sampling) -> str | None:
 
 
 def _spent(sampling: Sampling, plan: Plan) -> dict[str, float]:
-    """Return the cost of the sample itself, one total per measure."""
+    """Return the cost of the sample itself, one total per measure, and the seconds of its longest question."""
     batches = ((folder, range(len(summaries))) for folder, summaries in sampling.batches)
     costs = [measure(folder, numbers, token_prices=plan.token_prices) for folder, numbers in batches]
-    return pl.concat(costs).select(pl.col(MEASURES).sum()).row(0, named=True)
+    longest = pl.col("busy_s").max().alias("longest_s")
+    return pl.concat(costs).select(pl.col(MEASURES).sum(), longest).row(0, named=True)
 
 
 def _is_without_counts(spent: Mapping[str, float]) -> bool:
@@ -316,23 +317,27 @@ def _rate(sampling: Sampling, plan: Plan, spent: Mapping[str, float], *, gpus: i
 def _end_s(sampling: Sampling, spent: Mapping[str, float], in_flight: int) -> float:
     """Return how many seconds longer the sample took than with so many questions in flight until its end.
 
-    At the end of a run, the last questions are answered, and fewer and fewer are in flight.
+    At the end of a run, the last questions are answered, and fewer and fewer are in flight. This cannot take longer
+    than the longest question: more is time that a question takes besides its answer, and counts for each.
     """
+    return min(max(0.0, _seconds(sampling) - spent["busy_s"] / in_flight), spent["longest_s"])
+
+
+def _seconds(sampling: Sampling) -> float:
+    """Return how many seconds the sample took by the clock, without the opening of models and graphs."""
     summaries = [folder.read_summary() or {} for folder, _ in sampling.batches]
-    seconds = sum(times["wall_s"] - times["opening_s"] for times in summaries)
-    return max(0.0, float(seconds - spent["busy_s"] / in_flight))
+    return float(sum(times["wall_s"] - times["opening_s"] for times in summaries))
 
 
 def _measured_rate(sampling: Sampling, spent: Mapping[str, float], *, gpus: int, in_flight: int) -> float | None:
     """Return the tokens per second and GPU while so many questions of the sample were in flight; None if not known.
 
-    The seconds are those of the questions, divided by how many ran at once: by the clock, the end of a small sample, in
-    which fewer are in flight, would count as often as the sample is smaller than the run (`_end_s`). They are not known
-    of a sample that was stopped and resumed.
+    The seconds are those by the clock without the end of the sample, in which fewer are in flight: it would count as
+    often as the sample is smaller than the run. They are not known of a sample that was stopped and resumed.
     """
     summaries = [folder.read_summary() or {} for folder, _ in sampling.batches]
-    seconds = spent["busy_s"] / in_flight
-    if not seconds or any(times.get("resumed") for times in summaries):
+    seconds = _seconds(sampling) - _end_s(sampling, spent, in_flight)
+    if seconds <= 0 or any(times.get("resumed") for times in summaries):
         return None
     tokens = spent["prompt_tokens"] + spent["completion_tokens"]
     if not tokens and spent["physical_calls"]:

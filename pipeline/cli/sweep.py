@@ -136,10 +136,22 @@ def _for_choices(overrides: Sequence[str]) -> list[str]:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
         groups = {each.key_or_group for each in parsed if each.is_sweep_override() and "." not in each.key_or_group}
         return [
-            f"{each.key_or_group}=choice({each.get_value_element_as_str()})" if _is_single(each, groups) else word
+            _as_list(each, word) if _is_single(each, groups) else word
             for each, word in zip(parsed, overrides, strict=True)
         ]
     return list(overrides)
+
+
+def _as_list(override: Override, word: str) -> str:
+    """Return an override as a list of its one value; as it is if Hydra would make another value of it, as of null."""
+    listed = f"{override.key_or_group}=choice({override.get_value_element_as_str()})"
+    parser = OverridesParser.create()
+    with suppress(HydraException, ValueError):
+        (text,) = parser.parse_override(listed).sweep_string_iterator()
+        value = parser.parse_override(f"{override.key_or_group}={text}").value()
+        if value == override.value() and type(value) is type(override.value()):
+            return listed
+    return word
 
 
 def _is_single(override: Override, groups: Collection[str]) -> bool:

@@ -168,7 +168,7 @@ class EndpointModel(CallConfig, OneModel):
         written = usage_of(reply, "completion_tokens")
         allowed = _tokens_allowed(self._fields(call, extra))
         is_full = len(choices) == 1 and allowed is not None and 0 < allowed <= written
-        self._note_reasoning(choices)
+        self._note_reasoning(choices, is_full=is_full)
         found = [_candidate(choice, begun=self._prompts_begin_reasoning, is_full=is_full) for choice in choices]
         order = range(len(found)) if not several or call.sampling.is_beam_search else _best_first(found)
         best = found[order[0]]
@@ -308,7 +308,7 @@ class EndpointModel(CallConfig, OneModel):
         merged = {**self._body(call), **(self.extra_body or {}), **extra}
         return {name: value for name, value in merged.items() if value is not None}
 
-    def _note_reasoning(self, choices: Sequence[Choice]) -> None:
+    def _note_reasoning(self, choices: Sequence[Choice], *, is_full: bool) -> None:
         """Note whether the prompts begin the model's reasoning: each whole reply has the end of it then, and only that.
 
         A whole reply without it says that an earlier one only mentioned it.
@@ -316,7 +316,7 @@ class EndpointModel(CallConfig, OneModel):
         for choice in choices:
             if begins_in_prompt(text := text_of(choice)):
                 self._prompts_begin_reasoning = True
-            elif text and not _is_cut(choice):
+            elif text and not _is_cut(choice) and (choice.get("finish_reason") or not is_full):
                 self._prompts_begin_reasoning = False
 
     def _warn_of_odd(self, reply: ChatReply, tokens: int | None) -> None:

@@ -236,10 +236,19 @@ def test_the_last_questions_of_a_sample_count_once() -> None:
     """Each of 64 questions took 10 seconds on average: with all of them in flight, the sample had taken 10 seconds."""
     sampling = Sampling(64, Console())
     sampling.batches = [(EndedSample(), [])]  # type: ignore[list-item]
-    spent = {"busy_s": 640.0, "physical_calls": 100.0, "prompt_tokens": 4000.0, "completion_tokens": 1000.0}
+    spent = {
+        "busy_s": 640.0,
+        "longest_s": 15.0,
+        "physical_calls": 100.0,
+        "prompt_tokens": 4e3,
+        "completion_tokens": 1e3,
+    }
     assert _measured_rate(sampling, spent, gpus=1, in_flight=64) == 500
     assert _end_s(sampling, spent, in_flight=64) == 8
-    assert _end_s(sampling, {"busy_s": 1280.0}, in_flight=64) == 0
+    assert _end_s(sampling, {**spent, "busy_s": 1280.0}, in_flight=64) == 0
+    other = {**spent, "longest_s": 2.0}  # what is longer than a question is no end: each takes time besides its answer
+    assert _end_s(sampling, other, in_flight=64) == 2
+    assert _measured_rate(sampling, other, gpus=1, in_flight=64) == 5000 / 16
 
 
 def test_a_sample_with_too_many_failed_questions_says_why(kgqa: Kgqa, model_server: Callable[..., tuple]) -> None:

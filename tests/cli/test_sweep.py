@@ -528,6 +528,17 @@ def test_a_key_that_the_methods_of_a_sweep_have_may_be_given_once(value: str, kg
     assert [point["config"]["method"]["no_return"] for point in points] == [value, value]
 
 
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("run.note=", ""), ("run.note=null", None), ("run.note='2024'", "2024"), ('run.note="it\'s mine"', "it's mine")],
+)
+def test_other_single_values_of_a_sweep_over_presets_stay_as_they_are(word: str, value: object, kgqa: Kgqa) -> None:
+    words = ("dataset.triples=2000", "llm=oracle", "run.limit=2", "run.dir=run", word)
+    ran = kgqa("sweep", "experiment=tog,pog", *words)
+    assert ran.code == 0, ran.err
+    assert (RunFolder(Path("run")).read_run() or {})["note"] == value
+
+
 def test_a_key_of_one_method_in_a_sweep_over_several_is_explained(kgqa: Kgqa) -> None:
     way = " To give each choice its own values, write one configuration a line: kgqa sweep FILE"
     said = kgqa("sweep", *WORLD, "method=srp,parog", "method.max_subgoals=3,6").sentence

@@ -139,7 +139,7 @@ def test_a_sweep_names_the_configuration_whose_questions_failed(kgqa: Kgqa) -> N
         assert kgqa(*words, "table=table.csv").code == 0
         with Path("table.csv").open(newline="") as file:
             assert [row["failed"] for row in csv.DictReader(file)] == ["0", "20"]
-    assert "20 answered questions each, 20 failed altogether," in kgqa("compare", "run").out
+    assert "20 questions each, 20 failed altogether," in kgqa("compare", "run").out
 
 
 def test_failed_questions_are_in_the_sentences_of_the_report(failed: Kgqa) -> None:
@@ -155,4 +155,4 @@ def test_failed_questions_are_in_a_comparison(failed: Kgqa) -> None:
     count = json.loads(Path("run/summary.json").read_text())["points"][0]["failed"]
     assert found["base"]["failed"] == count > 0
     assert [each["failed"] for each in found["points"]] == [0]
-    assert f"20 answered questions, {count} failed, " in failed("compare", "run", "good").out
+    assert f"20 questions, {count} failed, " in failed("compare", "run", "good").out

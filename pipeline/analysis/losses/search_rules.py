@@ -71,7 +71,7 @@ class SearchRules(TracedQuestion):
     @staticmethod
     def _were_listed(passed: Sequence[Event], listed: Sequence[Event]) -> bool:
         """Whether lookups had listed the relations of the nodes from which only other edges were followed."""
-        return all(any(one.at < each.at and (one.of or 0) >= (each.number or 0) for one in listed) for each in passed)
+        return all(any(one.at < each.at and (one.of or 0) >= (each.of or 0) for one in listed) for each in passed)
 
     def _was_only_looked_at(self, edge: int) -> bool:
         """Whether a method listed an edge only to select among its nodes, and never offered it from them."""

@@ -46,23 +46,6 @@ class NumberedPath:
         return f"{walked} ✗ {self.relations[hop]}" if hop < len(self.relations) else f"{walked} ✗"
 
 
-def _of_the_search(events: Sequence[Event], *, last_call: int | None) -> Sequence[Event]:
-    """Leave out the lookups along gold paths that code made after the call that answers: no model lost an answer there.
-
-    If that call was not the last one, or chose relations, or code found a gold answer afterwards, the search went on.
-    What the engine itself has looked up stands in the trail after the event `answered`.
-    """
-    answered = next((each for each in reversed(events) if each.event == "answered"), None)
-    if answered is None or answered.step != last_call:
-        return events
-    chose = any(each.event == "written" and each.edge is not None and each.step == last_call for each in events)
-    later = [each for each in events if each.step > answered.step and each.at < answered.at]
-    if chose or any(each.event == "found" for each in later):
-        return events
-    left_out = {each.at for each in later if each.event in _LOOKUPS}
-    return [each for each in events if each.at not in left_out]
-
-
 class TracedQuestion:
     """What the trail and the steps of a wrong question say. The rules for its loss build on it."""
 
@@ -70,9 +53,9 @@ class TracedQuestion:
         self._row = row
         self._steps: Sequence[Mapping[str, Any]] = row["steps"] or ()
         events = (tuple(event[name] for name in Event._fields[1:]) for event in row["trail"])
-        self._events = _of_the_search(
-            [Event(at, *event) for at, event in enumerate(events)], last_call=max(self._calls(), default=None)
-        )
+        self._search_end = math.inf
+        self._events: Sequence[Event] = [Event(at, *event) for at, event in enumerate(events)]
+        self._leave_out_later_lookups()
 
     @property
     def last_step(self) -> int | None:
@@ -86,7 +69,26 @@ class TracedQuestion:
         return self._steps[number] if number < len(self._steps) else {}  # a trace may come from anybody
 
     def _steps_of(self, kind: str) -> list[Mapping[str, Any]]:
-        return [step for step in self._steps if step["kind"] == kind]
+        """Return the calls, or the lookups of the search."""
+        until = self._search_end if kind == "kg" else math.inf
+        return [step for step in self._steps if step["kind"] == kind and step["index"] <= until]
+
+    def _leave_out_later_lookups(self) -> None:
+        """Leave out the lookups along gold paths that code made after the call that answers: no model lost one there.
+
+        If that call was not the last one, or chose relations, or code found a gold answer afterwards, the search went
+        on. What the engine itself has looked up stands in the trail after the event `answered`.
+        """
+        answered = next((each for each in reversed(self._events) if each.event == "answered"), None)
+        if answered is None or answered.step != max(self._calls(), default=None):
+            return
+        of_call = (each for each in self._events if each.step == answered.step and each.event == "written")
+        later = [each for each in self._events if each.step > answered.step and each.at < answered.at]
+        if any(each.edge is not None for each in of_call) or any(each.event == "found" for each in later):
+            return
+        self._search_end = answered.step
+        left_out = {each.at for each in later if each.event in _LOOKUPS}
+        self._events = [each for each in self._events if each.at not in left_out]
 
     @cached_property
     def _paths(self) -> Sequence[NumberedPath]:

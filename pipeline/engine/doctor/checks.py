@@ -80,4 +80,5 @@ def _finding(check: Check, error: Exception) -> list[Finding]:
     known = next((each for each in single_errors(error) if isinstance(each, KgqaError)), None)
     if isinstance(known, UserError):  # its message says how to fix it
         return problem(check.subject, "it prevents a run", str(known))
-    return problem(check.subject, str(known) if known else f"{type(error).__name__}: {error}", check.fix)
+    cause = next(single_errors(error), error)
+    return problem(check.subject, str(known) if known else f"{type(cause).__name__}: {cause}", check.fix)
