@@ -30,6 +30,12 @@ PRESETS = tuple(sorted(file.stem for file in (conf_dir() / "experiment").glob("*
 LARGE = (pytest.mark.large, pytest.mark.timeout(0))
 """Marks of a size that takes longer than a test may."""
 
+TIMES = ("llm_s", "kg_s", "wall_s", "critical_s", "critical_steps")
+"""The columns of traces that depend on times."""
+
+AS_RUN = (*TIMES, "steps", "texts", "trail", "llm_calls_shared", "kg_queries")
+"""The columns about how a row was computed, not about its result: by times, and by which configuration made a call."""
+
 _REPLY_LENGTH = re.compile(r"(?:.+_)?max_(?:new_)?tokens(?:_.+)?")
 
 ORIGIN = ShardOrigin(run="a test", index=0, questions=())

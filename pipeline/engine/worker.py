@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
@@ -34,7 +33,7 @@ from pipeline.llm.prompt import Completion, Template
 from pipeline.methods.interface import uses_graph
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.journal import Journal
-from pipeline.traces.origin import ShardOrigin
+from pipeline.traces.origin import ShardOrigin, merge_models
 from pipeline.traces.reader import KnownCalls, RecordedCalls, answering_models, completions_of
 from pipeline.traces.schema import TraceRow
 from pipeline.traces.storage import StoragePath
@@ -224,11 +223,7 @@ class Worker:
 
         `before` are those of an earlier file of the shard, whose replies are used again.
         """
-        found: defaultdict[str, set[str]] = defaultdict(set)
-        for models in (before, *(each.models for each in self._components.server_stats)):
-            for asked, names in models.items():
-                found[asked].update(names)
-        return {asked: sorted(names) for asked, names in sorted(found.items())}
+        return merge_models([before, *(each.models for each in self._components.server_stats)])
 
     async def _measure_lag(self) -> None:
         """Keep the longest delay of the loop: a blocked loop blocks every question in flight."""

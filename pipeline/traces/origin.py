@@ -6,8 +6,10 @@ It is stored in the metadata of the file, so it is committed with the rows that 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -79,6 +81,14 @@ def parse_origin(stored: bytes) -> ShardOrigin:
     origin = orjson.loads(stored)
     questions = tuple(QuestionDigest(**each) for each in origin["questions"])
     return ShardOrigin(origin["run"], origin["index"], questions, origin.get("models", {}))
+
+
+def merge_models(found: Iterable[Mapping[str, Collection[str]]]) -> dict[str, list[str]]:
+    """Return all names under which model servers have answered, by the names that they were asked for."""
+    merged: defaultdict[str, set[str]] = defaultdict(set)
+    for asked, names in chain.from_iterable(each.items() for each in found):
+        merged[asked].update(names)
+    return {asked: sorted(names) for asked, names in sorted(merged.items())}
 
 
 def _digest(value: object) -> str:

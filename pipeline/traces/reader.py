@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +18,7 @@ from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.prompt import STORED_COMPLETION, Completion, Message
 from pipeline.text import VARIABLE_PARTS, plural
 from pipeline.traces.folder import RunFolder
-from pipeline.traces.origin import ShardOrigin
+from pipeline.traces.origin import ShardOrigin, merge_models
 from pipeline.traces.schema import OVER_LIMIT, SCHEMA
 from pipeline.traces.shard_file import ShardFile
 from pipeline.traces.storage import StoragePath, read_all, storage_path
@@ -134,11 +133,7 @@ def count_older_replies(folder: RunFolder) -> int:
 
 def answering_models(folder: RunFolder, indices: Sequence[int] | None = None) -> dict[str, list[str]]:
     """Return the names under which the model servers of shards answered, by the names that they were asked for."""
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    for _, shard in open_shards(folder, indices):
-        for asked, names in (shard.origin.models if shard.origin else {}).items():
-            found[asked].update(names)
-    return {asked: sorted(names) for asked, names in sorted(found.items())}
+    return merge_models(shard.origin.models for _, shard in open_shards(folder, indices) if shard.origin)
 
 
 @dataclass(frozen=True, slots=True)

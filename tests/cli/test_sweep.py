@@ -19,7 +19,7 @@ from pipeline.cli.sweep import _notes_of_batches
 from pipeline.engine.configuration import compose_configurations
 from pipeline.traces.folder import RunFolder
 from tests.cli.conftest import WORLD, FixedReply, Kgqa, serving
-from tests.support import rewrite_shard
+from tests.support import AS_RUN, rewrite_shard
 
 ERRING = (*WORLD, "llm=oracle", "llm.error_rate=0.3", "run.dir=run")
 
@@ -254,19 +254,7 @@ class Seeded(FixedReply):
 
 def rows(folder: Path, point: int) -> pl.DataFrame:
     frame = pl.read_parquet(folder / "traces/*.parquet").filter(point=point).sort("question_id")
-    return frame.drop(
-        "llm_s",
-        "kg_s",
-        "wall_s",
-        "critical_s",
-        "critical_steps",
-        "steps",
-        "texts",
-        "trail",
-        "point",
-        "llm_calls_shared",
-        "kg_queries",
-    )
+    return frame.drop(*AS_RUN, "point")
 
 
 @pytest.mark.exhaustive

@@ -20,25 +20,13 @@ from pipeline.engine.run import execute
 from pipeline.errors import UserError
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
-from tests.support import rewrite_shard
+from tests.support import AS_RUN, rewrite_shard
 
 WORDS = (
     *("dataset.triples=2000", "run.limit=150", "engine.shard_size=8", "evaluation.bootstrap_resamples=100"),
     *("method=r3", "llm=oracle", "llm.error_rate=0.1"),
 )
 DEPTHS = (1, 2, 3, 8)
-AS_RUN = [
-    "llm_s",
-    "kg_s",
-    "wall_s",
-    "critical_s",
-    "critical_steps",
-    "steps",
-    "texts",
-    "trail",
-    "llm_calls_shared",
-    "kg_queries",
-]
 
 
 def run(folder: Path, *words: str) -> dict[str, Any]:

@@ -31,11 +31,11 @@ from pipeline.simulation.oracle import QuestionOracle
 from pipeline.simulation.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.journal import Journal
-from tests.support import refuse
+from tests.support import TIMES, refuse
 
 sys.path.insert(0, str(Path(__file__).parent))  # workers import the test doubles by name
 
-TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "critical_steps", "steps", "texts", "trail"}
+NOT_COMPARED = {*TIMES, "steps", "texts", "trail"}
 
 
 def resolve(folder: Path, *overrides: str, method: dict[str, Any] | None = None) -> Configuration:
@@ -59,7 +59,7 @@ def run(*points: Configuration) -> dict[str, Any]:
 def rows(folder: Path) -> pl.DataFrame:
     """Return the rows without the columns that differ between runs: times."""
     frame = pl.read_parquet(folder / "traces" / "*.parquet").sort("point", "question_id")
-    return frame.select([name for name in frame.columns if name not in TIMES])
+    return frame.select([name for name in frame.columns if name not in NOT_COMPARED])
 
 
 def steps(folder: Path) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from pipeline.engine.run import execute
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
 from pipeline.traces.folder import RunFolder
-from tests.support import LARGE, each_method
+from tests.support import AS_RUN, LARGE, each_method
 
 WORLD = (
     *("dataset.triples=2000", "run.limit=8", "evaluation.bootstrap_resamples=100"),
@@ -28,20 +28,6 @@ GRID = [
     for depth in (1, 2, 3, 4)
     for retries in (0, 1, 2)
 ]
-AS_RUN = [
-    "llm_s",
-    "kg_s",
-    "wall_s",
-    "critical_s",
-    "critical_steps",
-    "steps",
-    "texts",
-    "trail",
-    "point",
-    "llm_calls_shared",
-    "kg_queries",
-]
-"""Columns about how a row was computed, not about its result."""
 
 
 def run(folder: Path, *points: tuple[str, ...]) -> dict[str, Any]:
@@ -59,7 +45,7 @@ def summary(folder: Path) -> dict[str, Any]:
 
 def rows(folder: Path, point: int = 0) -> pl.DataFrame:
     frame = pl.read_parquet(folder / "traces/*.parquet").filter(point=point).sort("question_id")
-    return frame.drop(AS_RUN)
+    return frame.drop(*AS_RUN, "point")
 
 
 def calls(folder: Path) -> pl.DataFrame:

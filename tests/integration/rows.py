@@ -9,11 +9,12 @@ from typing import Any
 import polars as pl
 
 from pipeline.traces.folder import RunFolder
+from tests.support import TIMES
 
 Rows = list[dict[str, Any]]
 
 # Queries follow from which questions happen to wait for an answer together; a trail numbers the steps as they came.
-INCOMPARABLE = ["llm_s", "kg_s", "wall_s", "critical_s", "critical_steps", "kg_queries", "trail"]
+INCOMPARABLE = [*TIMES, "kg_queries", "trail"]
 INCOMPARABLE_OF_STEPS = {"start_s", "duration_s", "own_s", "queries", "endpoint", "shared"}
 
 

@@ -20,7 +20,7 @@ from pipeline.simulation.world.world import SyntheticWorld
 from pipeline.traces.folder import RunFolder
 from tests.integration.conftest import RayCluster
 from tests.integration.processes import MARK
-from tests.support import KGQA, METHODS
+from tests.support import AS_RUN, KGQA, METHODS
 
 pytestmark = pytest.mark.exhaustive
 
@@ -30,19 +30,6 @@ WORDS = (
     *("llm=oracle", "llm.error_rate=0.2", "llm.malformed_rate=0.05"),
 )
 RAY = ("engine=ray", "engine.workers=2", "engine.concurrency=4")
-AS_RUN = (
-    "llm_s",
-    "kg_s",
-    "wall_s",
-    "critical_s",
-    "critical_steps",
-    "kg_queries",
-    "texts",
-    "trail",
-    "steps",
-    "llm_calls_shared",
-)
-"""What depends on times, and on which of the configurations was the first to make a call."""
 
 
 def sweep(run: Path, *overrides: str, methods: tuple[str, ...] = METHODS) -> list[str]:

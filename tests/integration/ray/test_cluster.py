@@ -22,14 +22,14 @@ from pipeline.errors import OUTAGE
 from pipeline.net.subprocess_server import free_ports
 from pipeline.traces.folder import RunFolder
 from tests.integration.ray_nodes import LOOPBACK, cluster_of_head
-from tests.support import KGQA
+from tests.support import KGQA, TIMES
 
 pytestmark = pytest.mark.exhaustive
 
 ROOT = Path(__file__).resolve().parents[3]
 MODEL = "llm._target_=tests.integration.node_oracle.NodeOracle"
 RUN = ["method=srp", "dataset=synthetic", "llm=oracle", "llm.error_rate=0.2", "run.limit=64", "engine.shard_size=4"]
-TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "critical_steps", "texts", "trail"}
+NOT_COMPARED = {*TIMES, "texts", "trail"}
 IMPATIENT = (
     "import sys, pipeline.engine.ray as r; from pipeline.cli.main import main; "
     "r._START_WAIT_S = 0; sys.exit(main(sys.argv[1:]))"
@@ -95,7 +95,7 @@ def table(run: Path) -> pl.DataFrame:
     """All that a run did, without times, and with its calls in no order: topic entities are explored concurrently."""
     frame = pl.read_parquet(RunFolder(run).traces).sort("question_id")
     keys = pl.col("steps").list.eval(pl.element().struct.field("key").drop_nulls().sort())
-    return frame.select(name for name in frame.columns if name not in TIMES).with_columns(keys)
+    return frame.select(name for name in frame.columns if name not in NOT_COMPARED).with_columns(keys)
 
 
 @contextmanager

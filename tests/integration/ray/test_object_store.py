@@ -21,13 +21,13 @@ from pipeline.traces.folder import RunFolder
 from pipeline.traces.journal import Journal
 from pipeline.traces.storage import UPath, read_all, storage_path
 from tests.integration.object_store import SECRET, object_store
-from tests.support import KGQA, until
+from tests.support import KGQA, TIMES, until
 
 pytestmark = pytest.mark.exhaustive
 
 QUESTIONS = ["method=srp", "dataset=synthetic", "run.limit=64", "engine.shard_size=4"]
 ORACLE = ["llm=oracle", "llm.error_rate=0.2"]
-TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "critical_steps", "texts", "trail"}
+NOT_COMPARED = {*TIMES, "texts", "trail"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -79,7 +79,7 @@ def table(run: RunFolder) -> pl.DataFrame:
     """All that a run did, without times, and with its calls in no order: topic entities are explored concurrently."""
     frame = pl.concat(map(pl.read_parquet, read_all(run.traces))).sort("question_id")
     keys = pl.col("steps").list.eval(pl.element().struct.field("key").drop_nulls().sort())
-    return frame.select(name for name in frame.columns if name not in TIMES).with_columns(keys)
+    return frame.select(name for name in frame.columns if name not in NOT_COMPARED).with_columns(keys)
 
 
 def kgqa(*words: object) -> str:

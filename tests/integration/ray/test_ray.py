@@ -21,11 +21,11 @@ from pipeline.cli.benchmarks.servers import servers
 from pipeline.cli.main import main
 from pipeline.traces.folder import RunFolder
 from tests.integration.processes import MARK, question_workers
-from tests.support import KGQA
+from tests.support import KGQA, TIMES
 
 RUN = ["dataset=synthetic", "llm=oracle", "llm.error_rate=0.2", "run.limit=32", "engine.shard_size=4"]
 RAY = ["engine=ray", "engine.workers=2", "engine.concurrency=4"]
-TIMES = {"llm_s", "kg_s", "wall_s", "critical_s", "critical_steps", "texts", "trail"}
+NOT_COMPARED = {*TIMES, "texts", "trail"}
 
 
 def test_a_sweep_whose_worker_is_killed_gives_the_same_table(
@@ -49,7 +49,7 @@ def test_a_sweep_whose_worker_is_killed_gives_the_same_table(
 def points_of(run: Path) -> pl.DataFrame:
     """The rows of a sweep without what depends on which of its points was the first to make a call."""
     frame = pl.read_parquet(RunFolder(run).traces).sort("point", "question_id")
-    return frame.drop(*TIMES, "steps", "llm_calls_shared", "kg_queries")
+    return frame.drop(*NOT_COMPARED, "steps", "llm_calls_shared", "kg_queries")
 
 
 def wait_for_a_busy_worker(run: Path, mark: str, driver: subprocess.Popen[Any]) -> int:
