@@ -84,6 +84,7 @@ RUNTIME = [
             "base_urls": ["http://elsewhere/v1"],
             "api_key_env": "OTHER",
             "dialect": "reasoning",
+            "max_inflight": 7,
             "max_reply_mb": 7,
             "connect_timeout_s": 7,
             "timeout_s": 7,

@@ -94,6 +94,7 @@ class EndpointModel(CallConfig, OneModel):
     model: str | None
     api_key_env: Annotated[str, RUNTIME_ONLY]
     dialect: Annotated[Dialect, RUNTIME_ONLY]
+    max_inflight: Annotated[PositiveInt | None, RUNTIME_ONLY]
     max_reply_mb: Annotated[PositiveFloat, RUNTIME_ONLY]
 
     def __post_init__(self) -> None:
@@ -126,6 +127,7 @@ class EndpointModel(CallConfig, OneModel):
             connect_timeout_s=self.connect_timeout_s,
             timeout_s=self.timeout_s,
             dialect=self.dialect,
+            max_inflight=self.max_inflight,
             max_reply_mb=self.max_reply_mb,
         )
         async with AsyncExitStack() as opening:

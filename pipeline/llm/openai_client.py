@@ -108,13 +108,14 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
         connect_timeout_s: float,
         timeout_s: float,
         dialect: Dialect,
+        max_inflight: int | None,
         max_reply_mb: float,
     ) -> None:
         """Describe the servers; nothing is connected yet. An empty `api_key` sends no key.
 
         `key_variable` is the environment variable of the key, for messages.
         """
-        super().__init__("model", urls, policy, max_reply_mb=max_reply_mb)
+        super().__init__("model", urls, policy, max_reply_mb=max_reply_mb, max_outstanding=max_inflight)
         self._api_key = api_key
         self._key_variable = key_variable
         self._connect_timeout_s = connect_timeout_s

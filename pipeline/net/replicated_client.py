@@ -250,12 +250,15 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         if not server.healthy:
             server.next_trial = math.inf  # One trial at a time.
         try:
-            async with server.slots, asyncio.timeout(self.exchange_timeout_s) as sent:
-                started = server.requests[sent] = time.monotonic()
-                try:
-                    response = await self.post(url, data)
-                finally:
-                    del server.requests[sent]
+            async with server.slots:
+                if server.rest_s > 0:  # it has asked for a pause while this request waited for a slot
+                    await asyncio.sleep(server.rest_s)
+                async with asyncio.timeout(self.exchange_timeout_s) as sent:
+                    started = server.requests[sent] = time.monotonic()
+                    try:
+                        response = await self.post(url, data)
+                    finally:
+                        del server.requests[sent]
         except TRANSPORT_ERRORS:
             server.failures += 1
             raise

@@ -38,6 +38,37 @@ async def test_calls_wait_for_their_turn(server: FakeOpenAIServer, headers: dict
     assert len(server.bodies) > 80, "else it limited nothing"
 
 
+async def test_no_more_calls_than_allowed_are_at_a_server(servers: list[FakeOpenAIServer]) -> None:
+    """The other calls wait, however long, and then take a slot: the time-out of a call begins with its slot."""
+    at_work: dict[FakeOpenAIServer, list[int]] = {each: [0, 0] for each in servers}
+
+    def counting(server: FakeOpenAIServer) -> Behaviour:
+        async def behave(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
+            now, _ = at_work[server]
+            at_work[server] = [now + 1, max(now + 1, at_work[server][1])]
+            try:
+                return await server.say("hello", delay_s=0.05)(request, body)
+            finally:
+                at_work[server][0] -= 1
+
+        return behave
+
+    for server in servers:
+        server.default = counting(server)
+    async with model(*servers, max_inflight=2, timeout_s=0.3) as llm:
+        completions = await asyncio.gather(*(llm.complete(call(str(number))) for number in range(60)))
+    assert [completion.text for completion in completions] == ["hello"] * 60
+    assert [most for _, most in at_work.values()] == [2] * len(servers)
+
+
+async def test_calls_that_wait_for_a_slot_heed_the_pause_that_another_was_asked_for(server: FakeOpenAIServer) -> None:
+    server.behaviours = [server.fail(429, "slow down", Retry_After="0.3")]
+    async with model(server, max_inflight=1, backoff_s=0.01, max_backoff_s=1.0) as llm:
+        completions = await asyncio.gather(*(llm.complete(call(str(number))) for number in range(5)))
+        assert [completion.text for completion in completions] == ["hello"] * 5
+    assert len(server.bodies) == 6, "nobody was sent away besides the first"
+
+
 @pytest.mark.parametrize(("status", "tried"), [(500, 2), (400, 1)])
 async def test_another_failure_counts(server: FakeOpenAIServer, status: int, tried: int) -> None:
     """Neither the pauses nor the answers to others excuse a call that fails for itself."""
