@@ -20,7 +20,7 @@ from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.engine.retry_advice import retry_refusals
 from pipeline.errors import UserError
-from pipeline.evaluation.configuration_summary import rivals, standing
+from pipeline.evaluation.configuration_summary import differing_overrides, rivals, standing
 from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.llm.interface import is_told_gold
 from pipeline.text import counted, kgqa
@@ -87,6 +87,8 @@ class ListedRun:
     """The configuration with `hits_at_1`."""
     rivals: int | None = None
     """The number of configurations of which it is the best: those that answered all questions, without oracles."""
+    rivals_are_seeds: bool = False
+    """Whether these differ in `run.seed` alone: then the best one is luck."""
     older_replies: int = 0
     """Questions scored by new gold answers that a simulated model answered from older ones."""
     logical_llm_calls: int | None = None
@@ -239,11 +241,17 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
         "confidence": points[0]["confidence"],
         "best_configuration": best and best["point"],
         "rivals": len(among),
+        "rivals_are_seeds": _are_seeds(among),
         "older_replies": summary.get("older_replies", 0),
         "logical_llm_calls": summary["logical_llm_calls"],
         "physical_llm_calls": summary["physical_llm_calls"],
         "tokens": sum(point["tokens"] for point in points),
     }
+
+
+def _are_seeds(points: Sequence[Mapping[str, Any]]) -> bool:
+    differing = differing_overrides([point["overrides"] for point in points]) if len(points) > 1 else []
+    return bool(differing) and all(word.startswith("run.seed=") for words in differing for word in words)
 
 
 def _is_oracle(point: Mapping[str, Any]) -> bool:
@@ -308,7 +316,7 @@ def _cells(run: ListedRun) -> tuple[str, ...]:
 
 def _best_of(run: ListedRun) -> str:
     rivals = run.configurations if run.rivals is None else run.rivals
-    return f"best of {rivals}: " if rivals > 1 else ""
+    return f"best of {rivals}{' seeds' if run.rivals_are_seeds else ''}: " if rivals > 1 else ""
 
 
 def _method(run: ListedRun, several: str = "") -> str:

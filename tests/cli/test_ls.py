@@ -87,6 +87,7 @@ def test_the_figures_are_those_of_the_summary(finished: Path, kgqa: Kgqa) -> Non
         "confidence": 0.95,
         "best_configuration": 0,
         "rivals": 1,
+        "rivals_are_seeds": False,
         "older_replies": 0,
         "logical_llm_calls": summary["logical_llm_calls"],
         "physical_llm_calls": summary["physical_llm_calls"],
@@ -112,6 +113,13 @@ def test_a_sweep_has_the_number_of_its_configurations_and_its_best_score(kgqa: K
     line = kgqa("ls").out.splitlines()[1]
     assert "cot × 4 (oracle)" in line
     assert f"best of 4: {100 * best:.1f} (" in line
+
+
+def test_the_best_of_several_seeds_is_called_so(kgqa: Kgqa) -> None:
+    kgqa("sweep", *WORLD, "llm=oracle", "llm.error_rate=0.5", "method=cot", "run.seed=1,2,3")
+    (run,) = listed(kgqa)
+    assert (run["rivals"], run["rivals_are_seeds"]) == (3, True)
+    assert "best of 3 seeds: " in kgqa("ls").out.splitlines()[1]
 
 
 def test_runs_that_are_not_complete_and_runs_of_an_older_version(finished: Path, kgqa: Kgqa) -> None:
