@@ -38,7 +38,7 @@ def with_new_folder(run: object) -> str:
     It never takes those of a journal.
     """
     reuse = shell_override("run.reuse", [str(run)])
-    return f"{RESTART}; another run.dir with {reuse} takes over the calls of its finished shards"
+    return f"{RESTART}; another run.dir with {reuse} takes over the calls of its finished shards that stay the same"
 
 
 def restart_search(search: RunFolder) -> str:
@@ -46,7 +46,7 @@ def restart_search(search: RunFolder) -> str:
     runs = list(map(str, [search.path, *search.batches()]))
     return (
         f"run.restart=true deletes all batches of the search in {search.path} and starts again; another run.dir with "
-        f"{shell_override('run.reuse', runs)} takes over the calls of their finished shards"
+        f"{shell_override('run.reuse', runs)} takes over the calls of their finished shards that stay the same"
     )
 
 
