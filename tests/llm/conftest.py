@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -153,3 +154,17 @@ async def servers() -> AsyncIterator[list[FakeOpenAIServer]]:
 @pytest.fixture
 def server(servers: list[FakeOpenAIServer]) -> FakeOpenAIServer:
     return servers[0]
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds of every pause between two rounds."""
+    noted: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float) -> None:
+        noted.append(seconds)
+        await sleep(seconds)
+
+    monkeypatch.setattr("pipeline.net.replicated_client.asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": note}))
+    return noted
