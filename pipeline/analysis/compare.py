@@ -299,7 +299,7 @@ def _compare(
     pair = pair_scores(base.rows, other.rows, score)
     if pair.is_empty():
         raise UserError(f"{base.name} and {other.name} have no question in common with the score {score}")
-    before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "other"))
+    before, after = (pair[name].to_numpy() for name in ("base", "other"))
     labels = clusters.of_pair(pair) if clusters else None
     return Comparison(
         configuration=other,

@@ -267,7 +267,7 @@ def _word(value: object) -> str:
 
 
 def _mean(configuration: RunConfiguration, score: str) -> float:
-    mean: float = configuration.rows.select(pl.col(score).cast(pl.Float64).mean()).item()  # as the comparisons do
+    mean: float = configuration.rows.select(pl.col(score).mean()).item()
     return mean
 
 

@@ -211,14 +211,14 @@ def pair_scores(base: pl.DataFrame, other: pl.DataFrame, score: str) -> pl.DataF
 
 def difference(pair: pl.DataFrame, clusters: Clusters | None, scoring: ScoringConfig) -> Difference:
     """Return the mean of other minus base in `pair_scores`, with an interval clustered by source."""
-    before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "other"))
+    before, after = (pair[name].to_numpy() for name in ("base", "other"))
     labels = None if clusters is None else clusters.of_pair(pair)
     return paired_bootstrap(after, before, clusters=labels, **scoring.bootstrap)
 
 
 def exact_p(pair: pl.DataFrame, clusters: Clusters | None) -> float | None:
     """Return the p-value of McNemar's test of `pair_scores`; None for scores other than 0 and 1."""
-    before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "other"))
+    before, after = (pair[name].to_numpy() for name in ("base", "other"))
     if not np.isin([before, after], [0, 1]).all():
         return None
     return mcnemar(after, before, clusters=None if clusters is None else clusters.of_pair(pair))

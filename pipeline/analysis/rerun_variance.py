@@ -80,7 +80,7 @@ def measure_rerun_variance(first: RunConfiguration, second: RunConfiguration, sc
             f"again: {way_out}"
         )
     scoring = first.scoring
-    before, after = (pair[name].cast(pl.Float64).to_numpy() for name in ("base", "other"))
+    before, after = (pair[name].to_numpy() for name in ("base", "other"))
     questions = pair["question_id"].to_list()
     made, again = (read_completions(run.folder, run.number, questions=questions) for run in (first, second))
     calls = made.join(again, on=("question_id", "key"), how="full", coalesce=True, suffix="_again")

@@ -294,7 +294,7 @@ def _over_seeds(base: RunConfiguration, others: Sequence[RunConfiguration], scor
         [each.config for each in alike],
         [each.method for each in alike],
         [each.overrides for each in alike],
-        [each.rows.select(pl.col(score).cast(pl.Float64).mean()).item() for each in alike],
+        [each.rows.select(pl.col(score).mean()).item() for each in alike],
         costs=[each.rows.select(counters).sum().row(0, named=True) for each in alike],
     )
 

@@ -75,6 +75,8 @@ class Failures:
     """How many were too slow."""
     refusing: set[Server] = field(default_factory=set)
     """The servers that are not asked again."""
+    _has_waited: bool = True
+    """Whether `last` is no failure of this request: it says that a server asked for it later, or got no requests."""
     _defects: list[tuple[Server, str]] = field(default_factory=list)
 
     def begin_round(self) -> None:
@@ -83,7 +85,7 @@ class Failures:
 
     def add(self, failure: AttemptFailed, server: Server) -> None:
         """Count one."""
-        self.last = str(failure)
+        self.last, self._has_waited = str(failure), failure.busy
         self.slow += failure.too_slow
         if failure.busy:
             self.busy.add(server)
@@ -91,6 +93,11 @@ class Failures:
             self._defects.append((server, failure.defect))
         if failure.refused or self._defects.count((server, failure.defect or "")) == _EQUAL_DEFECTS:
             self.refusing.add(server)
+
+    def add_idle(self, servers: Iterable[Server]) -> None:
+        """Note that a round could ask none of the servers: a server that is down explains more than its busy time."""
+        if not self.last or (self._has_waited and not all(server.healthy for server in servers)):
+            self.last = "; ".join(server.idle_because for server in servers)
 
     def add_known_refusals(self, servers: Iterable[Server]) -> None:
         """Count the servers that need not be asked, as they have refused every request so far."""

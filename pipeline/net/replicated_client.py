@@ -190,7 +190,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             if failures.are_final(asked):
                 break
             if not tried:
-                failures.last = failures.last or "; ".join(server.idle_because for server in self.servers)
+                failures.add_idle(self.servers)
             resting = {each for each in asked if each not in tried and each.healthy and each.rest_s > 0}
             if patience.add_round(failures.busy | resting):
                 await self._wait_for_turn()

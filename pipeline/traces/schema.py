@@ -207,6 +207,18 @@ SCHEMA = pa.schema(
 )
 """The columns of `traces/*.parquet`; `steps` and `texts` are parallel, one element per step."""
 
+
+def _widened(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind):
+        return pa.list_(_widened(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(each.name, _widened(each.type)) for each in kind])
+    return pa.float64() if kind == pa.float32() else kind
+
+
+WIDE_SCHEMA = pa.schema([(column.name, _widened(column.type)) for column in SCHEMA])
+"""The columns of dataframes: numbers have 64 bits."""
+
 ADDED = frozenset(
     {
         *("critical_s", "at_limit", "without_plan", "replies_cut", "first_attempt", "query_type"),

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import UserError
 from pipeline.traces.origin import KEY, ShardOrigin, parse_origin
-from pipeline.traces.schema import ADDED, SCHEMA, SCHEMA_VERSION
+from pipeline.traces.schema import ADDED, SCHEMA, SCHEMA_VERSION, WIDE_SCHEMA
 from pipeline.traces.shard_values import check_values
 from pipeline.traces.storage import StoragePath, opened, write_whole
 
@@ -82,10 +82,11 @@ class ShardFile:
     def frame(self, columns: Sequence[str], row: int | None = None) -> pl.DataFrame:
         """Return some columns as a dataframe. Raises UserError like `table`, and for values that no run writes.
 
+        Numbers have 64 bits: the mean of a column of 32 bits has 32, and may round to another percentage.
         The trail tells what happened to the gold answers of the time of the replies: it is null while a question has
         others.
         """
-        frame = pl.from_arrow(self.table(columns, row))
+        frame = pl.from_arrow(self.table(columns, row).cast(pa.schema([WIDE_SCHEMA.field(name) for name in columns])))
         assert isinstance(frame, pl.DataFrame)
         with self._checked():
             check_values(frame)

@@ -90,6 +90,19 @@ async def test_another_failure_counts(server: FakeOpenAIServer, status: int, tri
         assert {(await task).text for task in others} == {"hello"}
 
 
+async def test_a_server_that_is_down_is_not_said_to_limit_its_rate(server: FakeOpenAIServer) -> None:
+    """The calls that waited for its pause cannot be sent, because of what others have found since."""
+    server.default = server.fail(429, "slow down", Retry_After="0.2")
+    async with model(server, max_retries=1, backoff_s=0.6, max_backoff_s=1.0, breaker_failures=1) as llm:
+        first = asyncio.create_task(llm.complete(call("first")))
+        await server.asked(1)
+        others = [asyncio.create_task(llm.complete(call(str(number)))) for number in range(12)]
+        await server.stop()
+        errors = await asyncio.gather(first, *others, return_exceptions=True)
+    assert all(isinstance(error, ServiceError) and "Connect" in str(error) for error in errors), errors
+    assert any("could be asked" in str(error) for error in errors), "else each call has found it for itself"
+
+
 async def test_a_server_that_asks_all_for_later_is_asked_only_in_so_many_rounds(server: FakeOpenAIServer) -> None:
     async with model(server, max_retries=2, max_backoff_s=0.05) as llm:
         assert (await llm.complete(call())).text == "hello"

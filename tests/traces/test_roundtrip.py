@@ -121,11 +121,19 @@ def test_a_shard_of_another_version_is_refused_with_the_missing_column(folder: R
 
 @pytest.mark.parametrize("column", ["critical_s", "relation_recall", "followed_relations", "gold_relations"])
 def test_a_column_that_an_older_version_did_not_have_is_null(folder: RunFolder, column: str) -> None:
-    written = pl.read_parquet(folder.shard(0))
-    written.drop(column).write_parquet(folder.shard(0))
+    (whole,) = read_shards(folder, [column])
+    pl.read_parquet(folder.shard(0)).drop(column).write_parquet(folder.shard(0))
     (rows,) = read_shards(folder, ["question_id", column])
     assert rows[column].to_list() == [None, None]
-    assert rows.schema[column] == written.schema[column]
+    assert rows.schema[column] == whole.schema[column]
+
+
+def test_numbers_of_dataframes_have_64_bits(folder: RunFolder) -> None:
+    """Else the mean of a column has 32: 71 of 80 is 88.74999 % there, and 88.75 % in the summary of the run."""
+    (rows,) = read_shards(folder, SCHEMA.names)
+    steps = rows.select("steps").explode("steps").unnest("steps")
+    assert pl.Float32 not in {*rows.dtypes, *steps.dtypes}
+    assert pl.Float64 in steps.dtypes
 
 
 def test_a_column_that_an_older_version_did_not_have_can_be_written(folder: RunFolder) -> None:
