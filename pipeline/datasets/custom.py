@@ -9,7 +9,7 @@ The graph is a file of triples (`pipeline/datasets/triples.py`). The questions a
 | `answers_alt` | optional; accepted names: aliases if there is one answer, otherwise further answers |
 | `answer_mids` | optional; ids of the answers in any order: aliases if there is one answer, otherwise ignored |
 | `sparql` | optional; the gold query over Freebase names, from which gold paths are derived |
-| `gold_relation_paths` | optional; lists of relations from a topic entity to an answer, directions unknown |
+| `gold_relation_paths` | optional; lists of relations from a topic entity to an answer; a caret before one is ignored |
 | any other | available to `filter` and `meta` |
 """
 
@@ -171,5 +171,8 @@ def _mid(name: str) -> str | None:
 
 
 def _outward(paths: Iterable[Sequence[str]]) -> tuple[RelationPath, ...]:
-    """Return the paths with every step outward; verification over the graph tries the other directions."""
-    return tuple(tuple(Relation(name, "out") for name in path) for path in paths if path)
+    """Return the paths with every step outward; verification over the graph tries the other directions.
+
+    A caret before a relation, as `kgqa losses` prints it, is a direction too.
+    """
+    return tuple(tuple(Relation(name.removeprefix("^"), "out") for name in path) for path in paths if path)

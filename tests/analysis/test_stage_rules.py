@@ -256,7 +256,7 @@ def test_the_documents_word_the_stages_as_the_code_does() -> None:
 
 
 def test_one_text_says_why_a_trace_cannot_tell() -> None:
-    why = "an older version made the run, or its gold answers have changed since"
+    why = "an older version made the run, or its gold answers or gold paths have changed since"
     text = STAGE_TEXTS["unknown"]
     for said in (text.passed, text.lost, REASON_TEXTS["old trace"], str(Loss("unknown", "old trace"))):
         assert said.endswith(f": {why}")

@@ -158,7 +158,7 @@ def test_topics_are_ids_else_names_else_mids_and_answers_by_name_have_no_id(tmp_
 def test_paths_use_the_ids_of_the_graph(tmp_path: Path) -> None:
     sparql = "PREFIX ns: <http://rdf.freebase.com/ns/> SELECT ?x WHERE { ns:m.1 ns:r ?x . ns:m.2 ns:s ?x }"
     topics = [{"mid": "m.1", "label": "Ann"}, {"id": "m.2", "label": "Bo"}]
-    row = _question(topic_entities=topics, sparql=sparql, gold_relation_paths=[["t", "u"], []])
+    row = _question(topic_entities=topics, sparql=sparql, gold_relation_paths=[["t", "^u"], []])
     (example,) = _custom(tmp_path, [row]).examples(pytest.fail)
     outwards = (Relation("t", "out"), Relation("u", "out"))
     assert example.gold.paths == {

@@ -229,11 +229,12 @@ def test_the_oracle_says_which_values_it_cannot_compute(
 
 async def test_unknown_relations_of_gold_paths_are_counted(dataset: Custom) -> None:
     fields = {"question": "Whom?", "topic_entities": ["Ann"], "answers": ["Bo"]}
-    given = ([["knows"], ["common.topic.notable_types"]], [["knows"], ["knows", "^knows"]], [["konws"]], [])
+    known, unknown = ["common.topic.notable_types"], ["knows", "nosuch"]
+    given = ([["knows"], known], [["knows"], unknown], [["konws"]], [["^knows"]], [])
     lines = [{"id": f"q{n}", **fields, "gold_relation_paths": paths} for n, paths in enumerate(given)]
     assert await warnings(dataset, "".join(json.dumps(each) + "\n" for each in lines)) == [
-        "2 of 4 questions: gold_relation_paths names a relation that is not in the graph (e.g. '^knows'): a path with "
-        "it is ignored"
+        "2 of 5 questions: gold_relation_paths names a relation that is not in the graph (e.g. 'nosuch'): no oracle "
+        "can follow it, and kgqa losses says that the graph does not offer it"
     ]
 
 

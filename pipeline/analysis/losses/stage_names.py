@@ -47,7 +47,7 @@ class StageText(NamedTuple):
     """Of the questions that were lost at it."""
 
 
-_OLD_TRACE = "an older version made the run, or its gold answers have changed since"
+_OLD_TRACE = "an older version made the run, or its gold answers or gold paths have changed since"
 """Why a trace cannot tell where an answer was lost."""
 
 STAGE_TEXTS: Mapping[Stage, StageText] = {
