@@ -145,7 +145,7 @@ def sweep_table(summaries: Sequence[ConfigurationSummary], names: Sequence[str] 
     columns = _sweep_columns(summaries, names or [str(each.number) for each in summaries], keys)
     caption = [*_caption(summaries, "next to the scores"), *_lines_without_gold(summaries)]
     if any(_ABSENT in cells for cells in keys.values()):
-        caption.append(f"{_ABSENT} in the column of a key: this configuration has the value of its method or preset")
+        caption.append("no value in the column of a key: its method or preset decides")
 
     def build(left_out: Sequence[str]) -> Table:
         padding = 0 if left_out else (0, 1, 0, 0)

@@ -156,7 +156,7 @@ def test_varying_keys_are_columns_and_many_keys_share_one() -> None:
 
 
 def test_a_key_that_a_configuration_does_not_set_is_explained() -> None:
-    meaning = "this configuration has the value of its"
+    meaning = "no value in the column of a key: its method or preset decides"
     some = [summary(overrides=("method.depth=2",)), summary(overrides=())]
     assert meaning in printed(sweep_table(some), 120)
     assert meaning not in printed(sweep_table([summary(overrides=(f"method.depth={depth}",)) for depth in (1, 2)]), 120)
