@@ -166,7 +166,7 @@ class RunProgress:
         confidence: float,
         names: Sequence[str] = (),
         is_resumed: bool = False,
-        check: Callable[[FinishedRows], str | None] = lambda _: None,
+        checks: Sequence[Callable[[FinishedRows], str | None]] = (),
     ) -> None:
         """Create the bar. It is drawn when the first worker has opened its components.
 
@@ -178,9 +178,9 @@ class RunProgress:
             confidence: Coverage of the intervals of the leading configurations, between 0 and 1.
             names: The names of the configurations, if there are several.
             is_resumed: Whether earlier attempts had made calls or finished shards, so that the questions are fixed.
-            check: Called with rows that have just finished. It returns a line to print, and stops the run by raising.
+            checks: Called with rows that have just finished. They return a line to print, and stop the run by raising.
         """
-        self._check = check
+        self._checks = checks
         self._on_opened = on_opened
         self._names = names
         self._is_resumed = is_resumed
@@ -234,11 +234,12 @@ class RunProgress:
         self._bar.update(self._task, total=self._rows)
 
     def on_progress(self, progress: FinishedRows) -> None:
-        """Add rows that have just finished. Raises what `check` raises."""
+        """Add rows that have just finished. Raises what one of the `checks` raises."""
         self.sum = self.sum + replace(progress, failing=frozenset())
         self._bar.open_rows = max(0, self._bar.open_rows - progress.questions)  # those of a shard until now
-        if line := self._check(progress):
-            self.say(line)
+        for check in self._checks:
+            if line := check(progress):
+                self.say(line)
         # A shard that was nearly finished when the run was stopped says nothing about the speed of the others.
         if progress.questions > 2 * progress.replayed:
             self._pace.finish(self.sum.questions - self.sum.replayed, self._bar.tasks[0].elapsed or 0.0)

@@ -39,6 +39,7 @@ from pipeline.engine.run_description import RunDescription, read_resumable
 from pipeline.engine.run_summary import TIMES, RunTotals, renewed_summary, summarise
 from pipeline.engine.shard import Part, Rounds, UnfinishedRounds, count_rows, shards
 from pipeline.engine.sources import refuse_edited
+from pipeline.engine.unreadable_replies import UnreadableReplies
 from pipeline.errors import Outage, StorageError, Unreachable, UserError, single_errors
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, differing_overrides
 from pipeline.llm.interface import replies_from_gold
@@ -164,7 +165,7 @@ async def _run_shards(
         confidence=configs[0]["evaluation"]["confidence"],
         names=_names(configurations),
         is_resumed=is_resumed,
-        check=failures.check,
+        checks=[failures.check, UnreadableReplies(_names(configurations)).check],
     )
     rounds: Rounds = iter([shards(parts, rejections.add, size=size)])
     if run["early_stopping"]:

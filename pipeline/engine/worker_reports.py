@@ -14,6 +14,8 @@ import orjson
 from pipeline.text import error_kind
 from pipeline.traces.schema import TraceRow
 
+NumberT = TypeVar("NumberT", int, float)
+
 LONG_WAIT_S = 30.0
 """Seconds of a model call or of a lookup after which the progress bar shows what waits for it."""
 
@@ -37,6 +39,8 @@ class FinishedRows:
     """Rows whose calls the run had all made before it went on, which say nothing about its speed."""
     failing: frozenset[tuple[str, str, str]] = frozenset()
     """Dataset, split and id of each question that failed, also if it failed in several configurations."""
+    calls_of: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Model calls per configuration, and those with a reply that could not be read."""
 
     @classmethod
     def of(cls, row: TraceRow, *, is_replayed: bool = False) -> FinishedRows:
@@ -53,24 +57,33 @@ class FinishedRows:
             errors=errors,
             replayed=int(is_replayed),
             failing=frozenset([(question.dataset, question.split, question.id)] if failed else []),
+            calls_of={row.configuration: (row.counters.llm_calls, row.counters.parse_failures)},
         )
 
     def __add__(self, other: FinishedRows) -> FinishedRows:
-        of_configurations = dict(self.of_configurations)
-        for configuration, (hits, scored) in other.of_configurations.items():
-            so_far = of_configurations.get(configuration, (0.0, 0))
-            of_configurations[configuration] = (so_far[0] + hits, so_far[1] + scored)
         return FinishedRows(
             self.questions + other.questions,
             self.hits + other.hits,
             self.scored + other.scored,
             self.failed + other.failed,
             max(self.loop_lag_s, other.loop_lag_s),
-            of_configurations,
+            _added(self.of_configurations, other.of_configurations),
             {**other.errors, **self.errors},
             self.replayed + other.replayed,
             self.failing | other.failing,
+            _added(self.calls_of, other.calls_of),
         )
+
+
+def _added(
+    one: Mapping[int, tuple[NumberT, int]], other: Mapping[int, tuple[NumberT, int]]
+) -> dict[int, tuple[NumberT, int]]:
+    """Return the sums of two pairs of figures per configuration."""
+    both = dict(one)
+    for configuration, (first, second) in other.items():
+        so_far = both.get(configuration)
+        both[configuration] = (first, second) if so_far is None else (so_far[0] + first, so_far[1] + second)
+    return both
 
 
 class LongCalls(NamedTuple):
