@@ -24,6 +24,7 @@ from pipeline.evaluation.score_tables import (
 )
 from pipeline.evaluation.simulated import label_lines
 from pipeline.grouping import grouped
+from pipeline.percentages import percentage
 from pipeline.text import agreeing, counted
 
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
@@ -159,12 +160,12 @@ def rerun_variance_lines(base: RunConfiguration, variance: RerunVariance, *, sco
     net = variance.net
     return [
         f"{sample}. Of {counted(variance.repeated, 'repeated call')}, {variance.differing:,} returned a different text "
-        f"({variance.differing / max(1, variance.repeated):.1%}); {counted(variance.unrepeated, 'more call')} by "
-        "one run only.",
-        f"{score} changes by {100 * variance.absolute:.1f} percentage points per question in absolute value, and by "
+        f"({percentage(variance.differing / max(1, variance.repeated))} %); "
+        f"{counted(variance.unrepeated, 'more call')} by one run only.",
+        f"{score} changes by {percentage(variance.absolute)} percentage points per question in absolute value, and by "
         f"{net.points}{f' ({net.interval_points})' if net.interval_points else ''} on average.",
         f"Between two runs over {counted(questions, 'question')}, differences of up to "
-        f"{100 * variance.margin(questions):.1f} percentage points are noise.",
+        f"{percentage(variance.margin(questions))} percentage points are noise.",
     ]
 
 

@@ -13,6 +13,7 @@ from pipeline.evaluation.configuration_summary import differing_overrides
 from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.evaluation.statistics import Estimate, mean_over_seeds
 from pipeline.grouping import grouped
+from pipeline.percentages import one_decimal, percentage
 
 _SEED = "run.seed"
 _EQUAL = ("llm_calls", "prompt_tokens", "completion_tokens")
@@ -43,10 +44,10 @@ class SeedMean:
         return 100 * (self.score.high - self.score.mean)
 
     def __str__(self) -> str:
-        mean = f"{self.words} {100 * self.score.mean:.1f}"
+        mean = f"{self.words} {percentage(self.score.mean)}"
         if self.is_equal:
             return f"{mean} with each of {self.score.questions} seeds"
-        return f"{mean} ± {self.margin:.1f} ({self.score.questions} seeds)"
+        return f"{mean} ± {one_decimal(self.margin)} ({self.score.questions} seeds)"
 
 
 def seed_groups(configs: Sequence[Mapping[str, Any]]) -> list[list[int]]:
@@ -88,7 +89,9 @@ class OverSeeds:
         for heading in ("seeds", "mean", "±"):
             table.add_column(heading, justify="right")
         for each in self.means:
-            table.add_row(each.words, str(each.score.questions), percent(each.score.mean), f"{each.margin:.1f}")
+            table.add_row(
+                each.words, str(each.score.questions), percent(each.score.mean), str(one_decimal(each.margin))
+            )
         return [table]
 
     def to_list(self) -> list[dict[str, Any]]:

@@ -30,6 +30,7 @@ from pipeline.cli.output import Output
 from pipeline.engine.sources import is_own
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import FittingTable, plain_table, too_wide
+from pipeline.percentages import percentage
 from pipeline.text import counted, show_command
 from pipeline.traces.reader import read_shards
 
@@ -116,7 +117,7 @@ def _share_table(groups: pl.DataFrame, shares: pl.DataFrame, columns: Sequence[s
 
 def _percent(share: float | None) -> str:
     """Return a share in percent; empty if no question was lost."""
-    return "" if share is None else f"{100 * share:.1f}"
+    return "" if share is None else percentage(share)
 
 
 def _group_table(largest: pl.DataFrame) -> Table:

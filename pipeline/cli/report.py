@@ -25,6 +25,7 @@ from pipeline.evaluation.score_tables import FittingTable, percent, sweep_table
 from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.statistics import mean_over_seeds
 from pipeline.evaluation.unreadable import much_unreadable
+from pipeline.percentages import percentage
 from pipeline.report.build_page import build_page
 from pipeline.report.data import Configuration, can_retry_any, read_blocks, retry_refusals_of
 from pipeline.report.render_page import render
@@ -110,7 +111,7 @@ def _seeds(best: Configuration, among: Sequence[Configuration]) -> Iterator[str]
         scores = [each.summary.score(_SCORE) for each in draws]
         if any(each is best for each in draws) and len(set(scores)) > 1:
             mean = mean_over_seeds(scores)
-            over = f"{percent(mean.mean)} ± {100 * (mean.high - mean.mean):.1f} % (1.96·s/√n)"
+            over = f"{percent(mean.mean)} ± {percentage(mean.high - mean.mean)} % (1.96·s/√n)"
             yield f"It is one of {counted(len(draws), 'seed')}, and the best draw is luck: their mean is {over}."
 
 

@@ -32,6 +32,7 @@ from pipeline.evaluation.configuration_summary import (
 from pipeline.evaluation.score_file import full_score_tables
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
 from pipeline.grouping import grouped
+from pipeline.percentages import percentage
 from pipeline.text import agreeing, counted, kgqa, show_command
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import OTHER_DATA, count_errors
@@ -207,7 +208,7 @@ def failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], 
     more = [f"  and {counted(len(errors) - _REASONS, 'other error')}"] if len(errors) > _REASONS else []
     share = _failed_share(folder)
     code = f": exit code {FAILED_RUN}" if exits else ""
-    much = [f"more questions failed ({share:.1%}) than run.max_failed allows{code}"] if share else []
+    much = [f"more questions failed ({percentage(share)} %) than run.max_failed allows{code}"] if share else []
     run = folder.require_run()
     configs = [point["config"] for point in run["points"]]
     own = dict.fromkeys(name for each in configs if not is_own(name := str(each["method"]["_target_"])))

@@ -17,6 +17,7 @@ from pipeline.kg.fit_to_graph import fit_to_graph
 from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
 from pipeline.net.server_stats import HasServerStats
 from pipeline.normalisation import canonical_literal
+from pipeline.percentages import percentage
 from pipeline.text import agreeing, counted
 from pipeline.types import EntityId, Example, Gold, GoldAnswer
 
@@ -93,10 +94,10 @@ class MissingNodes:
     @property
     def about_golds(self) -> str:
         """How many questions have no gold answer in the graph, and what this means."""
-        best = 100 * (1 - self.no_gold / self.golds)
+        best = percentage(1 - self.no_gold / self.golds)
         found = f"{self.no_gold:,} of {self._among_golds}: no gold answer in the graph (e.g. '{self.gold}')"
         return (
-            f"{found}{self._or_hidden}; with answers from the graph, Hits@1 cannot exceed {best:.1f} %, unless these "
+            f"{found}{self._or_hidden}; with answers from the graph, Hits@1 cannot exceed {best} %, unless these "
             "names are only spelled differently, have other spaces, or are in a language that kg.vocabulary.languages "
             "does not list"
         )

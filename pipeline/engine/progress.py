@@ -21,6 +21,7 @@ from pipeline.engine.components import Backends
 from pipeline.engine.worker_reports import LONG_WAIT_S, FinishedRows, LongCalls, LongLookups, Standing
 from pipeline.evaluation.score_tables import percent
 from pipeline.evaluation.statistics import wilson
+from pipeline.percentages import percentage
 from pipeline.text import counted, printable
 
 _LEADING = 8
@@ -329,7 +330,7 @@ def standings(finished: FinishedRows, names: Sequence[str], confidence: float) -
     for number, (mean, asked) in sorted(scored.items(), key=lambda each: (-each[1][0], each[0]))[:_LEADING]:
         low, high = wilson(mean, asked, confidence=confidence)
         table.add_row(
-            Text(printable(names[number])), f"{asked:,}", f"{100 * mean:.1f}  {100 * low:.1f}–{100 * high:.1f}"
+            Text(printable(names[number])), f"{asked:,}", f"{percentage(mean)}  {percentage(low)}–{percentage(high)}"
         )
     if len(scored) > _LEADING:
         table.add_row(f"… {len(scored) - _LEADING} more", "", "")

@@ -24,6 +24,7 @@ from pipeline.evaluation.retrievers import departures_label, retriever_lines
 from pipeline.evaluation.simulated import simulated_lines
 from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.unreadable import much_unreadable
+from pipeline.percentages import percentage
 from pipeline.text import counted, printable
 
 _GRBENCH = {"hits_at_1": ("grbench_em", "EM"), "f1": ("grbench_f1", "item F1")}
@@ -256,7 +257,7 @@ def _short_texts(values: Collection[str]) -> Mapping[str, str]:
 
 def percent(share: float) -> str:
     """Format a share as a percentage."""
-    text = f"{100 * share:.1f}"
+    text = percentage(share)
     return "100" if text == "100.0" else text
 
 

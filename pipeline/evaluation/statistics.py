@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.percentages import signed_points
+
 Values = npt.NDArray[np.floating]
 """One score per question, shape (questions,)."""
 
@@ -58,7 +60,7 @@ class Difference:
     @property
     def points(self) -> str:
         """The mean in percentage points."""
-        return f"{100 * self.mean:+.1f}"
+        return signed_points(self.mean)
 
     @property
     def interval_points(self) -> str:
@@ -67,7 +69,7 @@ class Difference:
         It is empty if all questions differ by the same amount: every resample does then, and an interval of width 0
         would claim too much.
         """
-        return f"{100 * self.low:+.1f}…{100 * self.high:+.1f}" if self.low < self.high else ""
+        return f"{signed_points(self.low)}…{signed_points(self.high)}" if self.low < self.high else ""
 
 
 def estimate_mean(values: Values, *, resamples: int, confidence: float, seed: int) -> Estimate:

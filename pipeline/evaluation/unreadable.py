@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
+from pipeline.percentages import percentage
 from pipeline.text import counted
 
 MUCH = 0.05
@@ -46,7 +47,7 @@ def share_text(share: float) -> str:
         return "less than 0.1 %"
     if 0.9995 <= share < 1:
         return "more than 99.9 %"
-    return f"{100 * share:.1f} %"
+    return f"{percentage(share)} %"
 
 
 def named_shares(shares: Sequence[tuple[float, object]]) -> str:

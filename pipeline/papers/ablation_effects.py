@@ -18,6 +18,7 @@ from pipeline.evaluation.score_tables import SCORE_HEADINGS, plain_table
 from pipeline.evaluation.statistics import Difference
 from pipeline.papers.ablations import Ablation
 from pipeline.papers.published import Figure, published_figures
+from pipeline.percentages import percentage, signed_points
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 
@@ -161,7 +162,7 @@ def effect_columns(
             _heading(effect),
             f"{effect.questions:,}",
             *(str(each.number) for each in (base, other)),
-            *(f"{100 * score:.1f}" for score in (effect.base, effect.other)),
+            *(percentage(score) for score in (effect.base, effect.other)),
             f"{_points(effect.difference.mean)} {_interval(effect)}",
             *([f"{value:+.1f}" for value in effect.extremes] or ["–", "–"]),
             effect.verdict,
@@ -200,7 +201,7 @@ def _cells(effect: Effect, asked: int) -> tuple[str | Text, ...]:
     fewer = f"\n{counted(effect.questions, 'question')}" if effect.questions < asked else ""
     return (
         Text(_heading(effect)).append(fewer, "dim"),
-        f"{100 * effect.base:.1f} → {100 * effect.other:.1f}",
+        f"{percentage(effect.base)} → {percentage(effect.other)}",
         Text(_points(effect.difference.mean)).append(f"\n{_interval(effect)}", "dim"),
         Text(published).append(f"\n{effect.verdict}", "dim"),
     )
@@ -216,7 +217,7 @@ def _interval(effect: Effect) -> str:
 
 def _points(share: float) -> str:
     """Return a difference of shares in percentage points."""
-    return f"{100 * share:+.1f}"
+    return signed_points(share)
 
 
 def _calls(summary: ConfigurationSummary) -> str:

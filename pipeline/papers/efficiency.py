@@ -14,6 +14,7 @@ import polars as pl
 
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.papers.reproduction import PlannedFigure, dataset_key
+from pipeline.percentages import percentage
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 
@@ -53,7 +54,7 @@ class Efficiency:
         retry = "no retry" if self.retry_s is None else f"{self.retry_s:.2f} (of {self.retried:,})"
         shares = {failure: self.recovered.get(failure) for failure in ("halted", "incorrect")}
         recovered = (
-            f"none {failure}" if share is None else f"{100 * share[0]:.1f} % of {share[1]:,}"
+            f"none {failure}" if share is None else f"{percentage(share[0])} % of {share[1]:,}"
             for failure, share in shares.items()
         )
         seconds = "not known" if self.seconds is None else f"{self.seconds:.2f}"

@@ -12,6 +12,7 @@ from itertools import groupby
 from pipeline.analysis.losses import STAGE_TEXTS, STAGES
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.statistics import Estimate, wilson
+from pipeline.percentages import one_decimal
 from pipeline.report.data import SECONDS, Block, Configuration
 from pipeline.report.details import RoleCost
 from pipeline.report.labels import ABSENT, BlockLabels, Figure, Name, inline, percent
@@ -98,12 +99,12 @@ def loss_chart(block: Block, labels: BlockLabels) -> BarChart | None:
             Part(
                 round(share, 2),
                 colours[stage],
-                f"{_TEXTS[stage][0]}: {share:.1f} % ({counts[stage]:,} of {details.scored:,})",
+                f"{_TEXTS[stage][0]}: {one_decimal(share)} % ({counts[stage]:,} of {details.scored:,})",
             )
             for stage, share in shares.items()
             if share
         ]
-        texts = [Figure(f"{share:.1f}" if share else "") for share in shares.values()]
+        texts = [Figure(str(one_decimal(share)) if share else "") for share in shares.values()]
         return _bar(labels, known, index, texts, parts=parts)
 
     legend = [LegendEntry(colours[stage], *_TEXTS[stage]) for stage in (_RIGHT, *found)]

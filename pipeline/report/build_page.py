@@ -16,6 +16,7 @@ from pipeline.evaluation.budget_limits import much_limited
 from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group
 from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.unreadable import much_unreadable, range_text
+from pipeline.percentages import one_decimal
 from pipeline.report.bars import latency_chart, loss_chart, reflection_chart, role_charts
 from pipeline.report.configuration_table import configuration_table
 from pipeline.report.curves import find_curves
@@ -262,7 +263,7 @@ def _group_figures(group: Group) -> list[float | None]:
     figures: list[float | None] = [group.questions]
     for name in _BREAKDOWN_SCORES:
         score = group.scores.get(name)
-        figures += [round(100 * value, 1) for value in (score.mean, score.low, score.high)] if score else [None] * 3
+        figures += [one_decimal(100 * value) for value in (score.mean, score.low, score.high)] if score else [None] * 3
     return figures
 
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 from pipeline.config import canonical
 from pipeline.evaluation.statistics import Estimate
 from pipeline.grouping import grouped
+from pipeline.percentages import percentage, signed_points
 from pipeline.report.curves import distinguishing_keys, is_number
 from pipeline.report.data import SECONDS, Configuration, Group
 
@@ -117,8 +118,8 @@ def value_text(value: Any) -> str:
 
 def percent(score: Estimate, name: str = "") -> Figure:
     """Format a share as a percentage with its interval."""
-    interval = f"{100 * score.low:.1f}–{100 * score.high:.1f}" if score.has_interval else ""
-    return Figure(f"{100 * score.mean:.1f}", interval, name)
+    interval = f"{percentage(score.low)}–{percentage(score.high)}" if score.has_interval else ""
+    return Figure(percentage(score.mean), interval, name)
 
 
 def score_text(name: Name | str, score: Estimate) -> str:
@@ -129,8 +130,8 @@ def score_text(name: Name | str, score: Estimate) -> str:
 
 def percentage_points(difference: Estimate) -> Figure:
     """Format a difference of shares in percentage points, with its interval."""
-    low, high = (f"{100 * end:+.1f}".replace("-", "−") for end in (difference.low, difference.high))
-    return Figure(f"{100 * difference.mean:+.1f}".replace("-", "−"), f"{low} … {high}")
+    low, high = (signed_points(end).replace("-", "−") for end in (difference.low, difference.high))
+    return Figure(signed_points(difference.mean).replace("-", "−"), f"{low} … {high}")
 
 
 class BlockLabels:

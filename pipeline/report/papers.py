@@ -14,6 +14,7 @@ from pipeline.evaluation.statistics import Estimate
 from pipeline.papers.published import Figure as PublishedFigure
 from pipeline.papers.published import published_figures
 from pipeline.papers.reproduction import STRICT, ReproducedFigure, dataset_key
+from pipeline.percentages import one_decimal
 from pipeline.report.data import Block, Configuration, RunInfo
 from pipeline.report.labels import ABSENT, Figure, inline
 from pipeline.traces.storage import read_whole
@@ -134,4 +135,5 @@ def _row(reproduced: ReproducedFigure) -> PaperRow:
 
 
 def _text(score: Estimate) -> Figure:
-    return Figure(f"{score.mean:.1f}", f"{score.low:.1f}–{score.high:.1f}")
+    mean, low, high = (one_decimal(value) for value in (score.mean, score.low, score.high))
+    return Figure(str(mean), f"{low}–{high}")

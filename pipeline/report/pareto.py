@@ -11,6 +11,7 @@ from pipeline.evaluation.configuration_summary import is_oracle, without_oracles
 from pipeline.evaluation.statistics import mean_over_seeds
 from pipeline.grouping import grouped
 from pipeline.llm.interface import is_told_gold
+from pipeline.percentages import percentage
 from pipeline.report.charts import DataPoint, scatter
 from pipeline.report.data import Block, Configuration
 from pipeline.report.labels import COSTS, BlockLabels, percent, percentage_points, score_text
@@ -103,7 +104,7 @@ def _objection(block: Block, score: str, recommendation: Recommendation) -> str 
         mean = mean_over_seeds([block.configurations[index].summary.score(score) for index in draws])
         return (
             f"The best one, or the cheapest that is hardly worse, is one of {len(draws)} seeds, and the best draw is "
-            f"luck: the mean over these seeds is {100 * mean.mean:.1f} ± {100 * (mean.high - mean.mean):.1f} % "
+            f"luck: the mean over these seeds is {percentage(mean.mean)} ± {percentage(mean.high - mean.mean)} % "
             "(1.96·s/√n)."
         )
     if recommendation.is_tied:

@@ -13,6 +13,7 @@ from pipeline.analysis.losses import STAGE_TEXTS, STAGES
 from pipeline.analysis.question_trace import QuestionTrace, StepTrace
 from pipeline.analysis.question_tree import fact_tree, gold_forms, trail_texts, walk_tree
 from pipeline.normalisation import normalise
+from pipeline.percentages import one_decimal
 from pipeline.viewer.drawing import Drawing, TimeLine, draw_time_line, draw_tree
 from pipeline.viewer.index import RunIndex
 from pipeline.viewer.index_queries import COSTS, Filters, Listing, Side, question_url
@@ -87,6 +88,11 @@ class Share:
     url: str
     kind: str
     """`right`, `failed`, `unscored` or `stage-N`."""
+
+    @property
+    def percent(self) -> float:
+        """The width with one decimal."""
+        return one_decimal(self.width)
 
 
 def outcome_shares(listing: Listing, filters: Filters) -> Sequence[Share]:

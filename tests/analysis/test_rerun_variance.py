@@ -60,7 +60,7 @@ def test_calls_with_equal_keys_are_compared_and_others_are_counted(tmp_path: Pat
     assert not variance.deterministic
     assert variance.margin(100) == pytest.approx(1.96 * (2 / 4 / 100) ** 0.5, rel=1e-3)
     text = " ".join(rerun_variance_lines(base, variance, score="hits_at_1", questions=100))
-    assert "2 returned a different text (50.0%); 2 more calls" in text
+    assert "2 returned a different text (50.0 %); 2 more calls" in text
     assert (
         "changes by 33.3 percentage points per question in absolute value, and by -33.3 (-100.0…+0.0) on average"
         in text

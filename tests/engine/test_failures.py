@@ -397,10 +397,10 @@ def test_the_table_names_the_errors_with_counts(
 ) -> None:
     code, table, _ = evaluate(*words)
     assert code == 3
-    assert "more questions failed (100.0%) than run.max_failed allows: exit code 3" in table
+    assert "more questions failed (100.0 %) than run.max_failed allows: exit code 3" in table
     assert main(["score", "r"]) == 0
     scored = capsys.readouterr().out
-    assert "more questions failed (100.0%) than run.max_failed allows" in scored
+    assert "more questions failed (100.0 %) than run.max_failed allows" in scored
     assert "exit code" not in scored, "`kgqa score` exits with 0"
     failed = words[0].rpartition("=")[2]
     assert f"{failed} questions failed; run.retry_failed=true runs them again:" in table

@@ -239,7 +239,7 @@ def test_a_cheaper_configuration_that_is_hardly_worse_is_recommended_and_marked(
     block = view(*configurations)
     (advice,) = block.scores[0].recommendations
     assert (str(advice.recommended), str(advice.best)) == ("srp (oracle) · depth 2", "srp (oracle) · depth 3")
-    assert (advice.difference.text, advice.is_best) == ("−0.2", False)
+    assert (advice.difference.text, advice.is_best) == ("−0.3", False)
     assert advice.difference.interval.endswith("… +0.0")
     assert [row.tags.get("hits_at_1") for row in rows(block)] == ["best", "recommended", None]
     assert [mark.recommended for mark in block.scores[0].fronts[0].chart.marks] == [False, True, False]

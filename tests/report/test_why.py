@@ -15,6 +15,7 @@ from pipeline.analysis.runs import open_run
 from pipeline.errors import UserError
 from pipeline.papers.published import published_figures
 from pipeline.papers.reproduction import ReproducedFigure
+from pipeline.percentages import one_decimal
 from pipeline.report.bars import _seconds
 from pipeline.report.build_page import build_page
 from pipeline.report.data import Block, read_blocks
@@ -47,7 +48,7 @@ def test_the_bars_are_the_shares_of_losses(run: Path, view: BlockView) -> None:
     found = sorted(sum(part.size for part in bar.parts) for bar in view.losses.bars)
     assert found == pytest.approx([100] * 4, abs=0.1), "every question is right, or lost at one stage"
     drawn = sorted(round(float(bar.figures[0].text or 0), 1) for bar in view.losses.bars)
-    assert drawn == sorted(round(100 * share, 1) for share in right.collect()["hits_at_1"])
+    assert drawn == sorted(one_decimal(100 * share) for share in right.collect()["hits_at_1"])
     for bar in view.losses.bars:
         lost = [part for part in bar.parts if not part.text.startswith("right")]
         assert all(part.text.partition(": ")[0] in {text.heading for text in STAGE_TEXTS.values()} for part in lost)

@@ -196,5 +196,5 @@ def test_failed_questions_are_named_and_decide_the_exit_code(
     assert main(["collect", "rog", *words]) == FAILED_RUN
     said = " ".join(capsys.readouterr().out.split())
     assert "5 questions failed; run.retry_failed=true runs them again: 5 × ServiceError: no server answers" in said
-    assert "more questions failed (50.0%) than run.max_failed allows: exit code 3" in said
+    assert "more questions failed (50.0 %) than run.max_failed allows: exit code 3" in said
     assert main(["collect", "rog", *words, "run.max_failed=0.6"]) == 0

@@ -13,6 +13,7 @@ from rich.text import Text
 from pipeline.evaluation.score_tables import plain_table
 from pipeline.methods.arg.tokens import CLASSES, CLOSE, OPEN, UNREASONABLE, Kind, find_tokens
 from pipeline.methods.rendering import one_line
+from pipeline.percentages import percentage
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
@@ -142,7 +143,7 @@ def report_table(report: Report) -> Table:
     table.add_column("number", justify="right", no_wrap=True)
     table.add_column("share", justify="right", no_wrap=True)
     for label, count, whole in _lines(report):
-        table.add_row(Text(label), f"{count:,}", f"{100 * count / whole:.1f} %" if whole else "")
+        table.add_row(Text(label), f"{count:,}", f"{percentage(count / whole)} %" if whole else "")
     return table
 
 

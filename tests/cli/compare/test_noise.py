@@ -13,6 +13,7 @@ from random import Random
 import pytest
 
 from pipeline.config import default
+from pipeline.percentages import percentage
 from pipeline.simulation.world import SyntheticWorld
 from tests.cli.compare.support import evaluate, figures
 from tests.cli.conftest import FixedReply, Kgqa, serving
@@ -85,7 +86,7 @@ def test_differences_within_what_a_second_run_changes_are_noise(kgqa: Kgqa) -> N
     assert noise["interval"][0] <= noise["net"] <= noise["interval"][1]
 
     text = " ".join(again.out.split())
-    assert f"Of 60 repeated calls, {changed} returned a different text ({changed / 60:.1%})" in text
+    assert f"Of 60 repeated calls, {changed} returned a different text ({percentage(changed / 60)} %)" in text
     assert f"differences of up to {100 * twin['noise']:.1f} percentage points are noise" in text
     assert "nothing to run" in again.err
     assert kgqa("score", "run/noise/point-0-questions-60").code == 0, "it is a run folder like any other"
