@@ -40,6 +40,8 @@ _PRESETS = ("method", "experiment", "llm", "retrieval", "method._target_", "llm.
 """What decides which keys a method and a model have, and their defaults."""
 _DEFAULTS = ("method.", "llm.", "retrieval.", "budget.")
 """The beginnings of keys whose defaults may follow the dataset, or be edited in a file between two runs."""
+_MODEL = "answered by"
+"""The heading of the models, where no key tells them apart."""
 _SHOWN_ANSWERS = 3
 _LONGEST_ANSWER, _LONGEST_QUESTION = 60, 200
 """In characters."""
@@ -229,8 +231,19 @@ def _values(configurations: Sequence[RunConfiguration]) -> list[dict[str, str]]:
     ]
     set_keys = dict.fromkeys(key for each in configurations for key in each.set_keys if key not in left_out)
     keys = [*set_keys, *_differing_defaults(configurations, set_keys)]
-    known = [each.parameters for each in configurations]
-    return [{key: _word(values[key]) for key in keys if key in values} for values in known]
+    found = [{key: _word(each.parameters[key]) for key in keys if key in each.parameters} for each in configurations]
+    if _have_other_models(configurations):
+        found = [{**values, _MODEL: each.answered_by} for values, each in zip(found, configurations, strict=True)]
+    return found
+
+
+def _have_other_models(configurations: Sequence[RunConfiguration]) -> bool:
+    """Whether several models answered under equal keys: without `llm.model`, a server answers with what it serves."""
+
+    def keys(each: RunConfiguration) -> str:
+        return canonical({key: value for key, value in each.parameters.items() if key.startswith("llm")})
+
+    return any(len({each.answered_by for each in alike}) > 1 for alike in grouped(configurations, keys).values())
 
 
 def _differing_defaults(configurations: Sequence[RunConfiguration], set_keys: Iterable[str]) -> list[str]:

@@ -50,15 +50,16 @@ class SeedMean:
         return f"{mean} ± {one_decimal(self.margin)} ({self.score.questions} seeds)"
 
 
-def seed_groups(configs: Sequence[Mapping[str, Any]]) -> list[list[int]]:
+def seed_groups(configs: Sequence[Mapping[str, Any]], served: Sequence[Mapping[str, Any]]) -> list[list[int]]:
     """Return the positions of resolved configurations that differ in `run.seed` alone, one for each seed.
 
-    A configuration with a single seed is in no group.
+    `served` are the models and graphs that answered, as in `run.yaml`: equal keys may name other ones later. A
+    configuration with a single seed is in no group.
     """
     seeds = [each.get("run", {}).get("seed") for each in configs]
     if len(set(seeds)) < 2:
         return []
-    alike = grouped(range(len(configs)), lambda position: _without_seed(configs[position])).values()
+    alike = grouped(range(len(configs)), lambda position: _without_seed(configs[position], served[position])).values()
     groups = [sorted({seeds[position]: position for position in reversed(each)}.values()) for each in alike]
     return [each for each in groups if len(each) > 1]
 
@@ -111,10 +112,11 @@ class OverSeeds:
 def over_seeds(
     score: str,
     configs: Sequence[Mapping[str, Any]],
+    served: Sequence[Mapping[str, Any]],
     methods: Sequence[str],
     overrides: Sequence[Sequence[str]],
-    scores: Sequence[float | None],
     *,
+    scores: Sequence[float | None],
     costs: Sequence[Mapping[str, float]],
 ) -> OverSeeds:
     """Return the `seed_means` of a score, which it names.
@@ -122,14 +124,15 @@ def over_seeds(
     `costs` are the counters of each configuration. Seeds share their calls if these are equal, and at most one of them
     has made calls of its own.
     """
-    groups = seed_groups(configs)
+    groups = seed_groups(configs, served)
     own = [each.get("llm_calls", 0) - each.get("llm_calls_shared", 0) for each in costs]
     equal = [tuple(each.get(name, 0) for name in _EQUAL) for each in costs]
     are_shared = [
         sum(bool(own[position]) for position in group) <= 1 and len({equal[position] for position in group}) == 1
         for group in groups
     ]
-    return OverSeeds(score, seed_means(groups, methods, overrides, scores, are_shared=are_shared))
+    models = [str(each.get("model")) for each in served]
+    return OverSeeds(score, seed_means(groups, methods, overrides, scores, models=models, are_shared=are_shared))
 
 
 def seed_means(
@@ -138,20 +141,25 @@ def seed_means(
     overrides: Sequence[Sequence[str]],
     scores: Sequence[float | None],
     *,
+    models: Sequence[str],
     are_shared: Sequence[bool],
 ) -> list[SeedMean]:
     """Return the mean of each of the `seed_groups`, the highest first.
 
-    `methods`, `overrides` and `scores` are those of all configurations, and `are_shared` is of the groups. A score of
-    None is left out.
+    `methods`, `overrides`, `scores` and `models` are those of all configurations, and `are_shared` is of the groups. A
+    score of None is left out.
     """
     own = differing_overrides(overrides) if groups else []
+    names = []
+    for first, *others in groups:
+        common = [word for word in own[first] if all(word in own[position] for position in others)]
+        names.append(" ".join(common) or methods[first])
     means = []
-    for group, is_shared in zip(groups, are_shared, strict=True):
+    for group, name, is_shared in zip(groups, names, are_shared, strict=True):
         known = [score for position in group if (score := scores[position]) is not None]
         if len(known) > 1:
-            common = [word for word in own[group[0]] if all(word in own[position] for position in group)]
-            means.append(SeedMean(" ".join(common) or methods[group[0]], mean_over_seeds(known), is_shared))
+            answered = f" ({models[group[0]]})" if names.count(name) > 1 else ""
+            means.append(SeedMean(f"{name}{answered}", mean_over_seeds(known), is_shared))
     return sorted(means, key=lambda each: -each.score.mean)
 
 
@@ -161,5 +169,5 @@ def _listed(texts: Sequence[str], separator: str) -> str:
     return f"{separator.join(texts[:_SHOWN])}{more}"
 
 
-def _without_seed(config: Mapping[str, Any]) -> str:
-    return canonical({key: value for key, value in deciding_keys(config).items() if key != _SEED})
+def _without_seed(config: Mapping[str, Any], served: Mapping[str, Any]) -> str:
+    return canonical([{key: value for key, value in deciding_keys(config).items() if key != _SEED}, served])

@@ -292,9 +292,10 @@ def _over_seeds(base: RunConfiguration, others: Sequence[RunConfiguration], scor
     return over_seeds(
         score,
         [each.config for each in alike],
+        [each.served for each in alike],
         [each.method for each in alike],
         [each.overrides for each in alike],
-        [each.rows.select(pl.col(score).mean()).item() for each in alike],
+        scores=[each.rows.select(pl.col(score).mean()).item() for each in alike],
         costs=[each.rows.select(counters).sum().row(0, named=True) for each in alike],
     )
 

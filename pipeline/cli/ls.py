@@ -250,8 +250,10 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _are_seeds(points: Sequence[Mapping[str, Any]]) -> bool:
-    differing = differing_overrides([point["overrides"] for point in points]) if len(points) > 1 else []
-    return bool(differing) and all(word.startswith("run.seed=") for words in differing for word in words)
+    """Whether configurations differ in their seeds and in nothing else."""
+    differing = [tuple(words) for words in differing_overrides([point["overrides"] for point in points] or [()])]
+    are_seeds = all(word.startswith("run.seed=") for words in differing for word in words)
+    return are_seeds and 1 < len(set(differing)) == len(differing)
 
 
 def _is_oracle(point: Mapping[str, Any]) -> bool:

@@ -106,7 +106,7 @@ def _results(path: StoragePath, scored: Sequence[Configuration], configurations:
 
 def _seeds(best: Configuration, among: Sequence[Configuration]) -> Iterator[str]:
     """Say that the best configuration is one of several seeds with other scores."""
-    for group in seed_groups([each.resolved for each in among]):
+    for group in seed_groups([each.resolved for each in among], [each.served for each in among]):
         draws = [among[position] for position in group]
         scores = [each.summary.score(_SCORE) for each in draws]
         if any(each is best for each in draws) and len(set(scores)) > 1:

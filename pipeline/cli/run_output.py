@@ -100,9 +100,10 @@ def sweep_notes(
     `calls` has the numbers `logical_llm_calls` and `physical_llm_calls` of all of them.
     """
     summaries = [summary for batch in batches for summary in batch]
-    points = [point for folder in folders for point in folder.require_run()["points"]]
-    methods = [point["config"]["choices"]["method"] for point in points]
-    groups = seed_groups([point["config"] for point in points])
+    runs = [folder.require_run() for folder in folders]
+    configs = [point["config"] for run in runs for point in run["points"]]
+    methods = [each["choices"]["method"] for each in configs]
+    groups = seed_groups(configs, [served for run in runs for served in run["served"]])
     names = configuration_names(folders, batches)
     best = [_best(summaries, methods, names, groups)] if len(summaries) > 1 else []
     alone, made = counted(calls["logical_llm_calls"], "call"), f"{calls['physical_llm_calls']:,}"
@@ -115,10 +116,12 @@ def hits_over_seeds(folders: Sequence[RunFolder], batches: Sequence[Sequence[Con
     """Return the means of Hits@1 over seeds, of those that were asked the same questions."""
     summaries: list[ConfigurationSummary] = []
     configs: list[Mapping[str, Any]] = []
+    served: list[Mapping[str, Any]] = []
     for folder, batch in zip(folders, batches, strict=True):
-        points = folder.require_run()["points"]
+        run = folder.require_run()
         summaries += batch
-        configs += [points[each.number]["config"] for each in batch]
+        configs += [run["points"][each.number]["config"] for each in batch]
+        served += [run["served"][each.number] for each in batch]
     alike = grouped(range(len(summaries)), lambda position: summaries[position].asked or "").values()
     asked = {positions[place] for positions in alike for place in _rivals([summaries[each] for each in positions])}
     hits = [
@@ -127,7 +130,8 @@ def hits_over_seeds(folders: Sequence[RunFolder], batches: Sequence[Sequence[Con
     ]
     methods = [each["choices"]["method"] for each in configs]
     costs = [each.counters for each in summaries]
-    return over_seeds("Hits@1", configs, methods, [each.overrides for each in summaries], hits, costs=costs)
+    overrides = [each.overrides for each in summaries]
+    return over_seeds("Hits@1", configs, served, methods, overrides, scores=hits, costs=costs)
 
 
 def _rivals(summaries: Sequence[ConfigurationSummary]) -> list[int]:

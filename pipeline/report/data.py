@@ -207,7 +207,8 @@ class Block:
     @cached_property
     def draws(self) -> list[list[int]]:
         """The comparable configurations that differ in `run.seed` alone, and in their scores, by index."""
-        groups = seed_groups([self.configurations[index].resolved for index in self.comparable])
+        comparable = [self.configurations[index] for index in self.comparable]
+        groups = seed_groups([each.resolved for each in comparable], [each.served for each in comparable])
         indices = [[self.comparable[position] for position in group] for group in groups]
         return [each for each in indices if len({self.configurations[index].scores_digest for index in each}) > 1]
 

@@ -191,6 +191,18 @@ def test_equal_scores_have_no_interval_from_0_to_0() -> None:
     assert [line.split()[:5] for line in text.splitlines() if "same" in line] == [["1", "0.0", "0.0", "+0", "-0"]]
 
 
+def test_models_that_no_key_tells_apart_are_named_in_their_rows() -> None:
+    """Without llm.model, a server answers with what it serves at the time."""
+    base, other = (
+        configuration(name, *hits, served={"model": model, "label": None, "graph": "g"})
+        for name, hits, model in (("0", (1, 1), "small"), ("1", (1, 0), "large"))
+    )
+    assert [cells[1] for cells in rows(table(base, replace(other, config=base.config)))] == ["small", "large"]
+    keys = [{**base.config, "llm": {"model": model}} for model in ("small", "large")]
+    named = table(replace(base, config=keys[0]), replace(other, config=keys[1]))
+    assert "answered by" not in named, "the column of llm.model says it"
+
+
 def test_a_default_is_shown_as_its_value_where_another_configuration_sets_the_key() -> None:
     def with_depth(name: str, depth: int, *overrides: str) -> RunConfiguration:
         config = {"method": {"depth": depth}, "evaluation": configuration("0", 1).config["evaluation"]}

@@ -18,8 +18,9 @@ def composed(*words: str) -> tuple[dict[str, Any], list[str]]:
 def averaged(runs: dict[tuple[str, ...], float | None]) -> list[SeedMean]:
     configs, words = zip(*(composed(*each) for each in runs), strict=True)
     methods = [each["choices"]["method"] for each in configs]
-    groups = seed_groups(configs)
-    return seed_means(groups, methods, words, list(runs.values()), are_shared=[False] * len(groups))
+    groups = seed_groups(configs, [{}] * len(configs))
+    models, shared = ["llama"] * len(methods), [False] * len(groups)
+    return seed_means(groups, methods, words, list(runs.values()), models=models, are_shared=shared)
 
 
 def means(runs: dict[tuple[str, ...], float | None]) -> list[str]:
@@ -53,6 +54,15 @@ def test_a_method_alone_is_named_and_long_lists_are_cut() -> None:
     assert means(elsewhere) == ["srp 50.0 with each of 2 seeds"], "a word of one seed is not the name of all"
 
 
+def test_seeds_of_several_models_with_equal_keys_are_averaged_apart() -> None:
+    """Without llm.model, a server answers with whatever it serves at the time."""
+    configs, words = zip(*(composed("method=cot", f"run.seed={seed}") for seed in (0, 1, 0, 1)), strict=True)
+    served = [{"model": name} for name in ("small", "small", "large", "large")]
+    scores = [0.5, 0.7, 0.8, 1.0]
+    means = over_seeds("f1", configs, served, ["cot"] * 4, words, scores=scores, costs=[{}] * 4).means
+    assert [(each.words, round(each.score.mean, 3)) for each in means] == [("cot (large)", 0.9), ("cot (small)", 0.6)]
+
+
 def test_only_seeds_with_equal_calls_are_said_to_share_them() -> None:
     runs = [(limit, seed) for limit in (5, 6) for seed in (0, 1)]
     configs, words = zip(
@@ -62,7 +72,7 @@ def test_only_seeds_with_equal_calls_are_said_to_share_them() -> None:
     def line(scores: list[float | None], own: list[int], tokens: int = 9) -> str:
         costs = [{"llm_calls": 5, "llm_calls_shared": 5 - each, "prompt_tokens": 9} for each in own]
         costs[-1]["prompt_tokens"] = tokens
-        return "".join(over_seeds("f1", configs, ["cot"] * 4, words, scores, costs=costs).lines())
+        return "".join(over_seeds("f1", configs, [{}] * 4, ["cot"] * 4, words, scores=scores, costs=costs).lines())
 
     said = "; at temperature 0, seeds share their calls"
     assert line([0.5, 0.5, 0.6, 0.6], [5, 0, 5, 0]).endswith(f"with each of 2 seeds{said}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,12 @@ def test_the_best_of_several_seeds_is_called_so(kgqa: Kgqa) -> None:
     (run,) = listed(kgqa)
     assert (run["rivals"], run["rivals_are_seeds"]) == (3, True)
     assert "best of 3 seeds: " in kgqa("ls").out.splitlines()[1]
+
+
+@pytest.mark.parametrize("words", [["method.depth=1,1"], ["run.seed=1,2", "method.depth=1,1"]])
+def test_equal_configurations_are_no_seeds(words: Sequence[str], kgqa: Kgqa) -> None:
+    kgqa("sweep", *WORLD, "llm=oracle", *words)
+    assert listed(kgqa)[0]["rivals_are_seeds"] is False
 
 
 def test_runs_that_are_not_complete_and_runs_of_an_older_version(finished: Path, kgqa: Kgqa) -> None:
