@@ -6,7 +6,7 @@ in this namespace package.
 
 # No postponed annotations: Hydra runs plugins before Python registers them as modules, which dataclasses need.
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
@@ -18,7 +18,7 @@ class FusedSweeperConf:
 
     _target_: str = "hydra_plugins.kgqa_fused_sweeper.FusedSweeper"
     max_batch_size: int | None = None
-    params: dict[str, str] | None = None
+    params: dict[str, str] | None = field(default_factory=dict)  # of None, Hydra cannot set a key
 
 
 class FusedSweeper(BasicSweeper):

@@ -54,7 +54,8 @@ def take(words: Sequence[str], command: Command) -> tuple[Namespace, list[str]]:
         preset = Path(flags.config_name).stem
         raise UserError(
             f"--config-name={flags.config_name}: a command has one configuration file. Write your keys into a preset, "
-            f"experiment/{preset}.yaml in ./conf or in the folder of --config-dir, and give experiment={preset}"
+            f"experiment/{preset}.yaml in ./conf or in the folder of --config-dir, with the first line "
+            f"`# @package _global_`, and give experiment={preset}"
         )
     if command.config_name is None and (flags.cfg or flags.info):
         raise UserError("this command has no configuration: --cfg and --info have nothing to print")

@@ -28,6 +28,7 @@ from pipeline.config import key_docs
 from pipeline.config.kept_files import keep_files
 from pipeline.config.keys import SECTIONS, check_sections, flatten
 from pipeline.config.overrides import not_an_override, wrong_flag
+from pipeline.config.unread_keys import refuse_unread
 from pipeline.config.yaml_files import check_yaml
 from pipeline.errors import UserError
 from pipeline.renames import current_config, current_override
@@ -122,7 +123,15 @@ def compose(
         resolved = {**current_config(plain(composed, resolve=True)), "choices": of_sections}
     except OmegaConfBaseException as error:
         raise UserError(_explain(error, overrides, name)) from None
+    refuse_unread(resolved, (*_sections(name), "choices"), choices, composed)
     return resolved
+
+
+@cache
+def _sections(name: str) -> tuple[str, ...]:
+    """Return the sections, and the keys outside of them, that a command has."""
+    composed, _ = _compose_defaults([], name)
+    return tuple(map(str, composed))
 
 
 def required(overrides: Sequence[str]) -> list[str]:
@@ -154,6 +163,9 @@ def show(
     """Print what Hydra's flags `--cfg`, `--package` and `--resolve`, or `--info`, print. Raises UserError."""
     try:
         with running_hydra() as running:
+            for override in OverridesParser.create().parse_overrides(list(overrides)):
+                if override.is_sweep_override():
+                    raise UserError(f"{override.input_line}: --cfg and --info print one configuration: give one value")
             _compose_known(overrides, name)
             if cfg:
                 running.show_cfg(name, list(overrides), cfg, package, resolve)
@@ -313,9 +325,9 @@ def plain(composed: DictConfig | ListConfig, *, resolve: bool = False) -> dict[s
 
 
 def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
-    if isinstance(error, (YAMLError, ValueError, OSError)):
-        check_yaml(_user_files(overrides))
     reason = str(error).splitlines()[0]
+    if isinstance(error, (YAMLError, ValueError, OSError)) or "ConfigTypeError" in reason:
+        check_yaml(_user_files(overrides))
     match error:
         case MissingConfigException():
             return _unknown_choice(error)
@@ -368,6 +380,10 @@ def keys_of(name: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
 def _unknown_choice(error: MissingConfigException) -> str:
     missing = (error.missing_cfg_file or "").removesuffix(".yaml")
     group, _, choice = missing.rpartition("/")
+    outer, _, inner = group.rpartition("/")
+    if outer and not error.options and (conf_dir() / inner).is_dir():
+        chosen = f"`override /{inner}: {choice}` in the defaults of a file chooses {inner}={choice}"
+        return f"there is no group {group}: {chosen}"
     return _wrong_choice(group, choice, sorted(error.options or []))
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from pipeline.config.yaml_files import check_yaml
+from pipeline.errors import UserError
 
 REQUIRED = "???"
 """The default of a key that must be given."""
@@ -125,12 +126,17 @@ def _find(folders: Sequence[Path], name: str) -> Path:
 
 
 def search_path(folders: Sequence[Path], overrides: Sequence[str]) -> list[Path]:
-    """Return the folders of configuration files: `folders`, and those that `hydra.searchpath` adds."""
+    """Return the folders of configuration files: `folders`, and those that `hydra.searchpath` adds.
+
+    Raises UserError for one that is no folder, which Hydra would leave out with a warning.
+    """
     values = [word.partition("=")[2] for word in overrides if word.startswith("hydra.searchpath=")]
-    added = [
-        Path(part.strip(" '").removeprefix("file://")) for value in values for part in value.strip("[]").split(",")
-    ]
-    return [*folders, *(folder for folder in added if folder.is_dir())]
+    parts = [part.strip(" '\"") for value in values for part in value.strip("[]").split(",")]
+    added = [Path(part.removeprefix("file://")) for part in parts if part.startswith("file://") and "${" not in part]
+    for folder in added:
+        if not folder.is_dir():
+            raise UserError(f"hydra.searchpath names {folder}, which is not a folder")
+    return [*folders, *added]
 
 
 def help_text(

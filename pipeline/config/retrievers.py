@@ -32,11 +32,12 @@ def retriever(resolved: Mapping[str, Any]) -> str | None:
 def departures(resolved: Mapping[str, Any]) -> tuple[str, ...]:
     """Say where a preset does not run as published: with another retriever, or without the references that it shows.
 
-    Empty for a configuration that names no preset, and for a method whose paper has no retriever of its own.
+    Empty for a configuration that names no preset of the project, and for a method whose paper has no retriever of its
+    own.
     """
     choices = _section(resolved.get("choices"))
     published = _published(str(choices.get("method")))
-    if choices.get("experiment", "none") == "none" or published is None:
+    if published is None or not _is_published(str(choices.get("experiment", "none"))):
         return ()
     section = _section(resolved.get("retrieval"))
     method = _section(resolved.get("method"))
@@ -46,6 +47,12 @@ def departures(resolved: Mapping[str, Any]) -> tuple[str, ...]:
         NO_REFERENCES: shows_references and section.get("reference_base") is None,
     }
     return tuple(name for name, holds in found.items() if holds)
+
+
+@cache
+def _is_published(preset: str) -> bool:
+    """Whether a preset is one of the project's: those of a user follow no paper."""
+    return preset != "none" and (conf_dir() / "experiment" / f"{preset}.yaml").is_file()
 
 
 def _retrieves(method: Mapping[str, Any]) -> bool:
