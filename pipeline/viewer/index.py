@@ -32,7 +32,7 @@ Outcome: TypeAlias = Literal["right", "wrong", "failed", "unscored"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 """`unscored` is a question without gold answers."""
 
-VERSION = 2
+VERSION = 3
 """Increase it when the columns of a slice, or what they mean, change."""
 _TEXT = 300
 """Characters of a question that are kept, and of its answers."""

@@ -89,7 +89,7 @@ STEPS = "relations choose neighbours answer"
          ("answered", "model", 3)),
         ([LISTED, ANSWER], {"status": "failed"}, ("relation chosen", "error", 3)),
         ([ANSWER], {"gold_paths": [], "topic_entities": []}, ("node reached", "no gold path", 2)),
-        ([ANSWER], {"gold_paths": [], "topic_entities": [], "steps": []}, ("topic known", "graph", None)),
+        ([ANSWER], {"gold_paths": [], "topic_entities": [], "steps": []}, ("topic known", "no topic entity", None)),
         ([{"step": -1, "event": "cut", "edge": 0, "number": 1, "of": 1, "by": "cap"}, ANSWER], {},
          ("relation offered", "cap", 1)),
         ([FOLLOWED, REACHED, FOUND, {"step": 2, "event": "unnamed", "number": 1}, ANSWER], {}, ("shown", "graph", 2)),
@@ -286,14 +286,17 @@ def test_what_the_engine_looked_up_tells_whether_a_topic_entity_is_known() -> No
     assert find_loss(known) == Loss("node reached", "no gold path", 2), "a plan followed a relation that it lacks"
 
 
+@pytest.mark.parametrize(("topics", "reason"), [('["Zoe"]', "graph"), ("[]", "no topic entity")])
 @pytest.mark.parametrize("method", ["rog", "tog", "srp", "r3"])
-def test_every_method_loses_the_answer_at_a_topic_entity_that_is_not_in_the_graph(method: str, tmp_path: Path) -> None:
+def test_every_method_loses_the_answer_at_a_topic_entity_that_is_not_in_the_graph(
+    method: str, topics: str, reason: str, tmp_path: Path
+) -> None:
     (tmp_path / "facts.tsv").write_text("Ann\tknows\tBob\nBob\tlives_in\tOslo\n")
-    question = '{"id": "1", "question": "Where does Zoe live?", "topic_entities": ["Zoe"], "answers": ["Oslo"]}'
+    question = f'{{"id": "1", "question": "Where does Zoe live?", "topic_entities": {topics}, "answers": ["Oslo"]}}'
     (tmp_path / "questions.jsonl").write_text(question)
     files = (f"dataset.triples={tmp_path}/facts.tsv", f"dataset.questions={tmp_path}/questions.jsonl")
     run = evaluate([f"method={method}", "llm=oracle", "dataset=custom", *files, f"run.dir={tmp_path}/run"])
-    assert run.losses().select("stage", "reason").collect().rows() == [("topic known", "graph")]
+    assert run.losses().select("stage", "reason").collect().rows() == [("topic known", reason)]
 
 
 def test_nodes_that_a_limit_keeps_from_a_count_are_named() -> None:

@@ -23,7 +23,8 @@ class SearchRules(TracedQuestion):
             return None
         lookups = self._steps_of("kg")
         if not self._is_topic_known(lookups):
-            return Loss("topic known", "graph", self.last_step)
+            has_none = self._row["topic_entities"] is not None and not self._row["topic_entities"]
+            return Loss("topic known", "no topic entity" if has_none else "graph", self.last_step)
         if self._paths:
             losses = [self._path_loss(path) for path in self._paths]
             return max(losses, key=lambda loss: (loss.hop or 0, STAGES.index(loss.stage)))

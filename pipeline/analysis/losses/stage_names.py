@@ -23,13 +23,23 @@ Stage: TypeAlias = Literal[
 """A stage that an answer has to pass; `STAGE_TEXTS` says what each means."""
 
 Reason: TypeAlias = Literal[
-    "beam", "cap", "model", "parse failure", "graph", "match rule", "error", "no gold path", "old trace"
+    "beam",
+    "cap",
+    "model",
+    "parse failure",
+    "graph",
+    "match rule",
+    "error",
+    "no topic entity",
+    "no gold path",
+    "old trace",
 ]
 """
 What lost the answer: a beam; another limit of the method or of the budget (a depth, a prefilter, a sample, a budget);
-the model; a reply that could not be read; the graph, which does not lead on or has no name for the gold answer; the
-rule that compares answers; an error that ended the question. `no gold path`: the dataset does not say how the answer is
-found, so nobody can tell which relation was missing.
+the model; a reply that could not be read; the graph, which does not have
+the topic entity, does not lead on, or has no name for the gold answer; the rule that compares answers; an error that
+ended the question. `no topic entity`: the question names none. `no gold path`: the dataset does not say how the answer
+is found, so nobody can tell which relation was missing.
 """
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -122,7 +132,8 @@ class Loss:
 
 _CAUSES = {
     "cap": "limit of the method or the budget",
-    "graph": "graph, which does not lead on, or has no name for it",
+    "graph": "graph, which does not have the topic entity, does not lead on, or has no name for the answer",
+    "no topic entity": "dataset: the question names no topic entity",
     "no gold path": "search; the dataset has no gold path to say more",
     "old trace": f"trace, which cannot tell: {_OLD_TRACE}",
 }
@@ -138,7 +149,8 @@ REASON_MEANINGS: Mapping[Reason, str] = {
     "against the same relation at the next hop",
     "model": "a reply, which left the candidate out or gave it a score of 0, for example",
     "parse failure": "a reply that could not be read",
-    "graph": "the graph does not lead on, or has no name for the gold answer",
+    "graph": "the graph does not have the topic entity, does not lead on, or has no name for the gold answer",
+    "no topic entity": "the question names none",
     "match rule": "the answer is nearly right, and the rule that compares answers did not recognise it",
     "error": "the question failed",
     "no gold path": "the dataset does not say how the answer is found",
