@@ -9,8 +9,9 @@
 | any other, plain or gzipped | lines of tab-separated values, without quoting |
 
 The columns are `head`, `relation` and `tail`, in capitals or small letters: in CSV and Parquet by their names, among
-any others. Without these names there must be exactly three columns, in this order. The first line of a text file with
-other names is then a fact: a warning says so if each of its texts is a usual name of a column.
+any others; a text file of other values has these three alone, in any order. Without these names there must be exactly
+three columns, in this order. The first line of a text file with other names is then a fact: a warning says so if each
+of its texts is a usual name of a column, or stands in quotes.
 """
 
 from __future__ import annotations
@@ -55,20 +56,22 @@ _LINE_BREAK = "the relation contains a line break, but prompts and replies name 
 
 def read_triples(file: AnyPath) -> Iterator[Triple]:
     """Yield the triples of a file. Raises UserError for a missing file, and naming a bad row."""
-    if file.name.endswith((".csv", ".csv.gz")):
+    name = file.name.lower()
+    if name.endswith((".csv", ".csv.gz")):
         return _csv_triples(file)
-    if file.name.endswith((".nt", ".nt.gz")):
+    if name.endswith((".nt", ".nt.gz")):
         return _n_triples(file)
-    if file.name.endswith(".parquet"):
+    if name.endswith(".parquet"):
         return _parquet_triples(file)
-    return delimited_triples(file, "\t", header="\t".join(_COLUMNS))
+    return delimited_triples(file, "\t", may_have_header=True)
 
 
-def delimited_triples(file: AnyPath, separator: str, *, header: str | None = None) -> Iterator[Triple]:
+def delimited_triples(file: AnyPath, separator: str, *, may_have_header: bool = False) -> Iterator[Triple]:
     """Yield one triple per line of `head`, `relation`, `tail`, without quoting. Raises UserError naming a bad line.
 
-    Blank lines and a first line equal to `header`, in upper or lower case, are skipped.
+    Blank lines are skipped. A first line with these three names, in upper or lower case, may give another order.
     """
+    places: Sequence[int] | None = None
     for number, line in lines(file):
         try:
             text = line.decode()
@@ -79,10 +82,12 @@ def delimited_triples(file: AnyPath, separator: str, *, header: str | None = Non
         parts = text.split(separator)
         if len(parts) != 3:
             raise UserError(f"{file}, line {number}: expected head, relation and tail separated by {separator!r}")
-        if number > 1 or text.lower() != header:
-            if number == 1 and header:
-                _warn_of_header(file, tuple(parts))
-            yield _triple(file, "line", number, parts)
+        if number == 1 and may_have_header:
+            if _has_names(parts):
+                places = _places(file, parts)
+                continue
+            _warn_of_header(file, tuple(parts))
+        yield _triple(file, "line", number, parts if places is None else [parts[place] for place in places])
 
 
 def header_doubt(file: AnyPath, first: Sequence[object]) -> str | None:
@@ -95,7 +100,13 @@ def header_doubt(file: AnyPath, first: Sequence[object]) -> str | None:
 
 @cache  # once per process, though some commands read the file several times
 def _warn_of_header(file: AnyPath, first: tuple[str, ...]) -> None:
-    if doubt := header_doubt(file, first):
+    if all(len(part) > 1 and part[0] == part[-1] == '"' for part in first):
+        _log.warning(
+            "%s: the values of the first line are in double quotes, which are part of the names: only a file of commas "
+            "whose name ends in .csv is read with quotes",
+            file,
+        )
+    elif doubt := header_doubt(file, first):
         _log.warning("%s: if it is one, name its columns head, relation and tail", doubt)
 
 

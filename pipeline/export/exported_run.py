@@ -23,6 +23,8 @@ from pipeline.traces.run_file import code_of
 from pipeline.traces.schema import SCHEMA
 
 VERSION = version("kgqa-pipeline")
+_BEGINNING = 100_000
+"""Bytes of a file in which the id of its run stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,21 @@ def _gold_digests(folder: RunFolder) -> dict[int, str]:
     rows = pl.concat(read_shards(folder, columns)).select("point", "question_id", pl.col("gold").list.sort())
     parts = rows.sort("question_id").partition_by("point", as_dict=True, include_key=False)
     return {int(number): _digest(config.canonical(part.rows())) for (number,), part in parts.items()}
+
+
+def own_file(exported: ExportedConfiguration, output: str, format: str, suffix: str) -> Path:
+    """Return the file `RUN-N` of a configuration in the folder `output`, which is created.
+
+    Raises UserError like `local_folder`, and for a file that does not name the run: a folder elsewhere may have the
+    same name.
+    """
+    file = local_folder(output, format) / f"{exported.name}{suffix}"
+    if file.is_file():
+        with file.open("rb") as opened:
+            beginning = opened.read(_BEGINNING)
+        if exported.run_id.encode() not in beginning:
+            raise UserError(f"{file} is of another run whose folder has the same name: name another output=")
+    return file
 
 
 def local_folder(output: str, format: str) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from pipeline.analysis.question_trace import StepTrace
-from pipeline.export.exported_run import ExportedConfiguration, ExportedQuestion, local_folder
+from pipeline.export.exported_run import ExportedConfiguration, ExportedQuestion, own_file
 from pipeline.traces.storage import writing
 
 _STATUS = {True: "success", False: "started"}
@@ -18,7 +18,7 @@ _GENERATION = ("temperature", "top_p", "max_tokens")
 
 def write(exported: ExportedConfiguration, output: str) -> Iterator[str]:
     """Write `RUN-N.json` into a folder, one question after the other."""
-    file = local_folder(output, "inspect") / f"{exported.name}.json"
+    file = own_file(exported, output, "inspect", ".json")
     with writing(file) as opened:
         opened.write(orjson.dumps(_header(exported), option=orjson.OPT_SERIALIZE_NUMPY)[:-1])
         opened.write(b',"samples":[')

@@ -21,7 +21,7 @@ import orjson
 
 from pipeline.analysis.question_trace import StepTrace
 from pipeline.errors import ServiceError, UserError
-from pipeline.export.exported_run import VERSION, ExportedConfiguration, ExportedQuestion, local_folder
+from pipeline.export.exported_run import VERSION, ExportedConfiguration, ExportedQuestion, own_file
 from pipeline.text import counted
 from pipeline.traces.storage import writing
 
@@ -46,7 +46,7 @@ def write(exported: ExportedConfiguration, output: str) -> Iterator[str]:
     if output.startswith(("http://", "https://")):
         yield _send(exported, output)
         return
-    file = local_folder(output, "otel") / f"{exported.name}.jsonl"
+    file = own_file(exported, output, "otel", ".jsonl")
     with writing(file) as opened:
         for question in exported.questions():
             opened.write(orjson.dumps(_request(exported, [question]), option=orjson.OPT_APPEND_NEWLINE))

@@ -192,9 +192,9 @@ def test_triples_are_read_without_quoting_and_with_an_optional_header(tmp_path: 
     file = tmp_path / "t.tsv"
     file.write_text('head\trelation\ttail\n"Weird Al" Yankovic\tplays\tAccordion\n')
     header = "head\trelation\ttail"
-    assert list(delimited_triples(file, "\t", header=header)) == [Triple('"Weird Al" Yankovic', "plays", "Accordion")]
+    assert list(delimited_triples(file, "\t", may_have_header=True)) == [Triple('"Weird Al" Yankovic', "plays", "Accordion")]
     file.write_text("a\tr\tb\n" + header + "\n")
-    assert list(delimited_triples(file, "\t", header=header))[1] == Triple("head", "relation", "tail")
+    assert list(delimited_triples(file, "\t", may_have_header=True))[1] == Triple("head", "relation", "tail")
 
 
 @pytest.mark.parametrize("bad", [b"a\tb", b"a\tb\tc\td", b"a\t\tc", b"a\tb\t\xff", b"\t\t"])

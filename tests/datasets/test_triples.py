@@ -192,6 +192,28 @@ def test_a_first_line_that_looks_like_a_header_is_a_fact_and_quoted_in_a_warning
     assert f"{name}: the first line ({', '.join(first)}) is read as a fact, but looks like a header" in said
 
 
+@pytest.mark.parametrize(("name", "separator"), [("facts.tsv", "\t"), ("facts.csv", ",")])
+def test_a_header_may_give_another_order(tmp_path: Path, name: str, separator: str) -> None:
+    rows = (("tail", "Relation", "head"), ("Bo", "knows", "Ann"), ("Cy", "sees", "Bo"))
+    (tmp_path / name).write_text("".join(f"{separator.join(row)}\n" for row in rows))
+    assert list(read_triples(tmp_path / name)) == [Triple("Ann", "knows", "Bo"), Triple("Bo", "sees", "Cy")]
+
+
+def test_the_end_of_a_name_may_be_in_capitals(tmp_path: Path) -> None:
+    (tmp_path / "facts.CSV").write_text("Ann,knows,Bo\n")
+    (tmp_path / "facts.NT").write_text("<http://x/Ann> <http://x/knows> <http://x/Bo> .\n")
+    pq.write_table(pa.table({"head": ["Ann"], "relation": ["knows"], "tail": ["Bo"]}), tmp_path / "facts.PARQUET")
+    found = [next(iter(read_triples(tmp_path / f"facts.{end}"))) for end in ("CSV", "PARQUET", "NT")]
+    assert found == [Triple("Ann", "knows", "Bo")] * 2 + [Triple("http://x/Ann", "http://x/knows", "http://x/Bo")]
+
+
+def test_quotes_of_a_table_with_tabs_are_mentioned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "facts.tsv").write_text('"head"\t"relation"\t"tail"\n"Ann"\t"knows"\t"Bo"\n')
+    assert list(read_triples(tmp_path / "facts.tsv"))[1] == Triple('"Ann"', '"knows"', '"Bo"')
+    (said,) = caplog.messages
+    assert "the values of the first line are in double quotes, which are part of the names" in said
+
+
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     (tmp_path / "facts.csv").write_text("head,relation,tail,Head\nAnn,knows,Bo,Cy\n")
     with pytest.raises(UserError, match=r"facts\.csv has several columns with the name head$"):

@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -33,6 +34,17 @@ from tests.support import rewrite_shard
 def counts(run: Run) -> dict[str, int]:
     """The number of steps of each kind."""
     return dict(run.steps.group_by("kind").agg(pl.len()).collect().iter_rows())
+
+
+@pytest.mark.parametrize("format", ["inspect", "otel"])
+def test_a_file_of_another_run_with_the_same_folder_name_is_kept(
+    exported: ExportedConfiguration, output: Path, format: str
+) -> None:
+    (file,) = export([exported], format, str(output))
+    assert export([exported], format, str(output)) == [file], "its own file is written again"
+    other = replace(exported, metadata={**exported.metadata, "id": "another-id"})
+    with pytest.raises(UserError, match="is of another run whose folder has the same name"):
+        export([other], format, str(output))
 
 
 def test_an_inspect_log_has_every_sample_event_and_score(
