@@ -192,7 +192,8 @@ def test_triples_are_read_without_quoting_and_with_an_optional_header(tmp_path: 
     file = tmp_path / "t.tsv"
     file.write_text('head\trelation\ttail\n"Weird Al" Yankovic\tplays\tAccordion\n')
     header = "head\trelation\ttail"
-    assert list(delimited_triples(file, "\t", may_have_header=True)) == [Triple('"Weird Al" Yankovic', "plays", "Accordion")]
+    fact = Triple('"Weird Al" Yankovic', "plays", "Accordion")
+    assert list(delimited_triples(file, "\t", may_have_header=True)) == [fact]
     file.write_text("a\tr\tb\n" + header + "\n")
     assert list(delimited_triples(file, "\t", may_have_header=True))[1] == Triple("head", "relation", "tail")
 
