@@ -18,7 +18,7 @@ from pipeline.evaluation.score_tables import SCORE_HEADINGS, plain_table
 from pipeline.evaluation.statistics import Difference
 from pipeline.papers.ablations import Ablation
 from pipeline.papers.published import Figure, published_figures
-from pipeline.percentages import percentage, signed_points
+from pipeline.percentages import percentage
 from pipeline.text import counted
 from pipeline.traces.folder import RunFolder
 
@@ -163,7 +163,7 @@ def effect_columns(
             f"{effect.questions:,}",
             *(str(each.number) for each in (base, other)),
             *(percentage(score) for score in (effect.base, effect.other)),
-            f"{_points(effect.difference.mean)} {_interval(effect)}",
+            f"{effect.difference.points} {effect.difference.interval_points}".rstrip(),
             *([f"{value:+.1f}" for value in effect.extremes] or ["–", "–"]),
             effect.verdict,
             *map(_calls, (base, other)),
@@ -202,22 +202,13 @@ def _cells(effect: Effect, asked: int) -> tuple[str | Text, ...]:
     return (
         Text(_heading(effect)).append(fewer, "dim"),
         f"{percentage(effect.base)} → {percentage(effect.other)}",
-        Text(_points(effect.difference.mean)).append(f"\n{_interval(effect)}", "dim"),
+        Text(effect.difference.points).append(f"\n{effect.difference.interval_points}", "dim"),
         Text(published).append(f"\n{effect.verdict}", "dim"),
     )
 
 
 def _heading(effect: Effect) -> str:
     return _HEADINGS.get(effect.score, effect.score.removeprefix("compat_"))
-
-
-def _interval(effect: Effect) -> str:
-    return f"{_points(effect.difference.low)}…{_points(effect.difference.high)}"
-
-
-def _points(share: float) -> str:
-    """Return a difference of shares in percentage points."""
-    return signed_points(share)
 
 
 def _calls(summary: ConfigurationSummary) -> str:

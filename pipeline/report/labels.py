@@ -198,16 +198,24 @@ class BlockLabels:
         return dict(islice(few.items(), _MOST_FILTERS))
 
     def _names(self, configurations: Sequence[Configuration]) -> list[Name]:
-        """Return the method of each configuration, with the parameters in which those of one method differ."""
+        """Return the method of each configuration, with the parameters in which those of one method differ.
+
+        So is the model, whether a key names it or not: without `llm.model`, a server answers with what it serves.
+        """
+        of_methods = grouped(configurations, lambda each: each.summary.method)
         keys = {
-            method: [key for key in self.keys if len({canonical(each.parameters.get(key)) for each in same_method}) > 1]
-            for method, same_method in grouped(configurations, lambda each: each.summary.method).items()
+            method: [key for key in self.keys if len({canonical(each.parameters.get(key)) for each in alike}) > 1]
+            for method, alike in of_methods.items()
         }
+        have_models = {method: len({each.group[-1] for each in alike}) > 1 for method, alike in of_methods.items()}
         return [
             Name.of(
                 each.summary.method,
                 each.summary.label,
-                [self.parameter(key, each.parameters.get(key)) for key in keys[each.summary.method]],
+                [
+                    *(self.parameter(key, each.parameters.get(key)) for key in keys[each.summary.method]),
+                    *([model] if have_models[each.summary.method] and (model := each.group[-1]) else []),
+                ],
             )
             for each in configurations
         ]

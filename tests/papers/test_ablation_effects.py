@@ -54,6 +54,13 @@ def test_a_score_has_the_heading_of_other_tables() -> None:
     assert all(word in text for word in ["hits", "in", "evidence"])
 
 
+def test_an_interval_of_width_0_is_not_printed() -> None:
+    """No question differs, and every resample is alike: it would claim too much."""
+    text = printed(effect_table([effect(0.0, 0.0, ())], [summary(counters={"llm_calls": 10})], {"x": 0, "y": 0}))
+    assert "+0.0" in text
+    assert "…+0.0" not in text
+
+
 def test_a_file_has_one_value_in_each_cell(tmp_path: Path) -> None:
     shown = [effect(-0.04, -0.01, (-1.0, -3.0)), effect(-0.5, 0.25, ())]
     summaries = [summary(number=number, counters={"llm_calls": 10 + number}) for number in (0, 1)]

@@ -461,6 +461,14 @@ def test_names_have_the_parameters_that_distinguish_configurations() -> None:
     assert [name.details for name in view(*clash).names] == ["score.x 1 · kg.x 1", "score.x 2 · kg.x 2"]
 
 
+def test_several_models_of_one_method_are_in_the_names() -> None:
+    """Without llm.model, a server answers with what it serves at the time: no key tells it."""
+    same = [make(hits(2), {"depth": 1}, model=model, label=None) for model in ("small", "large")]
+    assert [name.details for name in view(*same).names] == ["small", "large"]
+    given = [make(hits(2), {"llm.model": model}, model=model, label=None) for model in ("small", "large")]
+    assert [name.details for name in view(*given).names] == ["small", "large"]
+
+
 @pytest.mark.parametrize(
     ("seeds", "best", "refused"), [((9, 8), 7, True), ((9, 9), 7, False), ((6, 5), 7, False), ((9,), 7, False)]
 )
