@@ -480,6 +480,8 @@ def trail_texts(trace: QuestionTrace) -> Mapping[int, str]:
             text = "the gold answer has no name"
         if event["event"] == "topics":
             text = None if event["number"] else "the topic entities are not in the graph"
+        if event["event"] == "no_way":
+            text = "a gold path leads to no gold answer in the graph"
         if text:
             texts.setdefault(event["step"], {})[text] = None
     return {step: "; ".join(of_step) for step, of_step in texts.items()}

@@ -94,15 +94,21 @@ class GoldTrail:
         """Edge → the nodes from which it may be followed, as far as the question has reached them."""
         self._leading: dict[int, Set[Node]] = {}
         """Edge → those of all nodes from which it may be followed that lead to a gold answer, where that is known."""
+        self._lacking: dict[int, set[Node]] = {}
+        """Edge → the nodes from which it may be followed whose relations were listed, and do not include it."""
         self._by_number: dict[int, int] = {}
         """Edge → the last call that was shown it and replied with numbers alone."""
         self._last = {numbers[-1] for numbers in self._numbers}
+        self._add_edges()
+        self._first = frozenset(self._starts)
+
+    def _add_edges(self) -> None:
+        """Take the edges of the gold paths, which begin at the topic entities."""
         for path, numbers in zip(self.paths, self._numbers, strict=True):
             self._edges.update(zip(numbers, path.relations, strict=True))
             for edge, after in pairwise(numbers):
                 self._next.setdefault(edge, set()).add(after)
             self._begin([path.topic], numbers[:1])
-        self._first = frozenset(self._starts)
 
     def use_inverses(self, inverses: Inverses) -> None:
         """Take the pairs of inverse relations of the graph: an edge may be followed by either relation of its pair."""
@@ -121,8 +127,8 @@ class GoldTrail:
             present = {edge for relation in found[id] for edge in self._by_relation.get(relation, ())}
             for edge in self._from[id]:
                 asked.setdefault(edge, set()).add(id)
-                if edge in present:
-                    listed.setdefault(edge, set()).add(id)
+                lists = listed if edge in present else self._lacking
+                lists.setdefault(edge, set()).add(id)
         for edge in sorted(asked):
             self._marks.append(_Mark(step.index, "listed", edge, listed.get(edge, set()), asked[edge]))
 
@@ -141,7 +147,7 @@ class GoldTrail:
                 followed.setdefault(edge, set()).add(id)
                 reached.setdefault(edge, set()).update(neighbours.nodes)
         for edge in sorted(passed):
-            if others := passed[edge] - followed.get(edge, set()):
+            if others := passed[edge] - followed.get(edge, set()) - self._lacking.get(edge, set()):
                 self._marks.append(_Mark(step.index, "passed", edge, others, set(self._starts[edge])))
         for edge in sorted(followed):
             if (call := self._by_number.pop(edge, None)) is not None:
@@ -321,16 +327,20 @@ class GoldTrail:
             known = sum(map(bool, (await graph.relations(topics)).values()))
             self._marks.append(_Mark(step, "topics", number=known))
 
-    async def look_ahead(self, graph: GraphLookups) -> None:
+    async def look_ahead(self, step: int, graph: GraphLookups) -> None:
         """Look up which nodes of gold paths lead to a gold answer, if the question reached some and walked no path.
 
-        Of a wrong question, this tells a node that was dropped from a node on which the wrong relation was chosen. It
-        makes one batched lookup per hop of a path. Raises ServiceError.
+        Of a wrong question, this tells a node that was dropped from a node on which the wrong relation was chosen, and
+        both from a graph in which the path leads nowhere. It makes one batched lookup per hop of a path. Raises
+        ServiceError.
         """
         if not self._starts.keys() - self._first or self._was_path_walked():
             return
         for path, numbers in zip(self.paths[:_MOST_AHEAD], self._numbers, strict=False):
-            for edge, nodes in zip(numbers, await self._leading_nodes(graph, path, numbers), strict=False):
+            leading = await self._leading_nodes(graph, path, numbers)
+            if leading == []:
+                self._marks.append(_Mark(step, "no_way", numbers[-1]))
+            for edge, nodes in zip(numbers, leading or (), strict=False):
                 self._leading[edge] = self._leading.get(edge, frozenset()) | nodes
 
     def _was_path_walked(self) -> bool:
@@ -338,12 +348,19 @@ class GoldTrail:
         reached = [mark for mark in self._marks if mark.event == "reached" and mark.edge not in self._next]
         return any(self._is_gold(node) for mark in reached for node in mark.nodes or ())
 
-    async def _leading_nodes(self, graph: GraphLookups, path: GoldPath, numbers: Sequence[int]) -> list[Set[Node]]:
-        """Return the nodes from which each edge leads to a gold answer; empty if the path does not lead to one."""
+    async def _leading_nodes(
+        self, graph: GraphLookups, path: GoldPath, numbers: Sequence[int]
+    ) -> list[Set[Node]] | None:
+        """Return the nodes from which each edge leads to a gold answer; empty if the path does not lead to one.
+
+        None if this is not known, because the graph returned only some of the nodes.
+        """
         layers: list[_Layer] = []
         nodes: set[Node] = {path.topic}
+        is_whole = True
         for edge in numbers:
-            sources = sorted(node for node in nodes if isinstance(node, str))[:MAX_FRONTIER]
+            entities = sorted(node for node in nodes if isinstance(node, str))
+            sources = entities[:MAX_FRONTIER]
             reached = await graph.neighbours(
                 [(id, same) for id in sources for same in self._along(edge)], MAX_NEIGHBOURS
             )
@@ -352,8 +369,12 @@ class GoldTrail:
                 layer.setdefault(id, set()).update(node for node in found.nodes if node != path.topic)
             layers.append(layer)
             nodes = {node for ends in layer.values() for node in ends}
+            is_whole &= len(sources) == len(entities) and not any(found.truncated for found in reached.values())
         ends = nodes if self._is_count else {node for node in nodes if self._is_gold(node)}
-        return _leading(layers, ends) if ends else []
+        if not ends and (entities := sorted(node for node in nodes if isinstance(node, str))):
+            names = await graph.labels(entities)
+            ends = {node for node in entities if names.get(node) in self._gold}
+        return _leading(layers, ends) if ends else [] if is_whole else None
 
     @property
     def events(self) -> list[TrailEvent]:

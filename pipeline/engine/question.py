@@ -125,8 +125,9 @@ async def _look_ahead(example: Example, runtime: ConfigurationRuntime, record: Q
     with suppress(ServiceError, TimeoutError):
         async with asyncio.timeout(_LOOK_AHEAD_S):
             graph = runtime.graph.for_question(example.question)
-            await record.trail.look_topics_up(max(0, len(record.steps) - 1), graph)
-            await record.trail.look_ahead(graph)
+            last = max(0, len(record.steps) - 1)
+            await record.trail.look_topics_up(last, graph)
+            await record.trail.look_ahead(last, graph)
 
 
 def duplicate_row(row: TraceRow, configuration: int, name: str) -> TraceRow:

@@ -24,6 +24,7 @@ TrailEventName: TypeAlias = Literal[
     "cut",
     "answered",
     "topics",
+    "no_way",
 ]
 
 _MOST_PATHS = 16
@@ -53,7 +54,9 @@ class TrailEvent(NamedTuple):
       A `cut` by a depth limit is noted even with 0 gold answers, because the limit may have ended the search;
     - `answered`: the answer was read from the completion of this call;
     - `topics`: `number` topic entities are in the graph. The engine looks this up after a wrong answer if no lookup of
-      the method shows it.
+      the method shows it;
+    - `no_way`: the gold path with this last edge leads to no gold answer in the graph. The engine looks this up after a
+      wrong answer.
     """
     edge: int | None = None
     """The number of an edge (`number_edges`)."""

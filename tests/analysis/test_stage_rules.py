@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +298,34 @@ def test_every_method_loses_the_answer_at_a_topic_entity_that_is_not_in_the_grap
     files = (f"dataset.triples={tmp_path}/facts.tsv", f"dataset.questions={tmp_path}/questions.jsonl")
     run = evaluate([f"method={method}", "llm=oracle", "dataset=custom", *files, f"run.dir={tmp_path}/run"])
     assert run.losses().select("stage", "reason").collect().rows() == [("topic known", reason)]
+
+
+def test_a_call_that_answers_is_not_responsible_for_the_plan_that_code_follows() -> None:
+    """The prompt of the answer may name an equal relation among its facts, but it chooses none."""
+    relations, again = {**LISTED, "step": 1}, {"step": 2, "event": "shown", "edge": 0}
+    planned = {"step": 1, "event": "cut", "edge": 0, "number": 1, "of": 1, "by": "plan"}
+    answer = {"step": 2, "event": "answered"}
+    for trail in ([relations, answer], [relations, planned, again, answer]):
+        assert find_loss(row(trail, "plan relations answer")) == Loss(
+            "relation chosen", "model", 0, 1, "topic ✗ capital"
+        )
+    seen = find_loss(row([relations, again, answer], "plan relations answer"))
+    assert seen == Loss("relation chosen", "model", 2, 1, "topic ✗ capital"), "it was offered, and answered"
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_a_node_is_dropped_in_vain_if_the_graph_leads_nowhere(width: int, tmp_path: Path) -> None:
+    """Two films star Ann, and none has the gold genre: whatever the beam drops, the graph is to blame."""
+    starred = "".join(f"Film {name}\tstarring\tAnn\nFilm {name}\tyear\t199{name}\n" for name in range(2))
+    question = {"id": "1", "question": "Which genre have the films that star Ann?", "topic_entities": ["Ann"]}
+    gold = {"answers": ["Western"], "gold_relation_paths": [["starring", "genre"]]}
+    (tmp_path / "questions.jsonl").write_text(json.dumps({**question, **gold}))
+    files = ("dataset=custom", f"dataset.triples={tmp_path}/facts.tsv", f"dataset.questions={tmp_path}/questions.jsonl")
+    method = ("method=tog", "method.depth=2", f"method.beam_width={width}", "llm=oracle")
+    for others, lost in (("", "relation offered"), ("Film 0\tgenre\tComedy\n", "node reached")):
+        (tmp_path / "facts.tsv").write_text(f"{starred}Film 9\tgenre\tWestern\n{others}")
+        run = evaluate([*files, *method, f"run.dir={tmp_path}/run-{len(others)}"])
+        assert run.losses().select("stage", "reason").collect().rows() == [(lost, "graph")]
 
 
 def test_nodes_that_a_limit_keeps_from_a_count_are_named() -> None:

@@ -46,6 +46,17 @@ def test_a_walk_along_a_gold_path() -> None:
     ]
 
 
+def test_a_node_whose_relations_lack_the_edge_does_not_pass_it_by() -> None:
+    other = Relation("child", "out")
+    trail = GoldTrail(GOLD)
+    trail.reach(Step(0, "kg", "neighbours", 0.0), {("ann", SPOUSE): Neighbours(("bob", "joe"))})
+    trail.list_relations(Step(1, "kg", "relations", 0.0), {"bob": [other]})
+    trail.reach(Step(2, "kg", "neighbours", 0.0), {("bob", other): Neighbours(("x",))})
+    assert "passed" not in {event.event for event in trail.events}
+    trail.reach(Step(3, "kg", "neighbours", 0.0), {("joe", other): Neighbours(("x",))})
+    assert ("passed", 1, 1, 2, None) in events(trail), "nobody knows what joe has"
+
+
 async def test_topic_entities_are_looked_up_only_if_no_lookup_of_the_method_shows_one() -> None:
     class StubGraph:
         """Knows only Ann, and counts what it is asked."""
@@ -245,8 +256,27 @@ async def test_a_walk_that_returns_does_not_lead_to_a_gold_answer() -> None:
     trail.reach(Step(1, "kg", "neighbours", 0.0), {("m", second): Neighbours(("ann", "bob"))})
     trail.keep(1, nodes=["ann"])
     assert ("kept", 2, 1, 2, None) in events(trail)
-    await trail.look_ahead(cast("GraphLookups", Marriages()))
+    await trail.look_ahead(9, cast("GraphLookups", Marriages()))
     assert ("kept", 2, 0, 1, None) in events(trail)
+
+
+@pytest.mark.parametrize(("truncated", "noted"), [(False, True), (True, False)])
+async def test_a_path_without_a_gold_answer_at_its_end_is_noted_if_the_graph_shows_all(
+    truncated: bool, noted: bool
+) -> None:
+    class StubGraph:
+        """Everybody leads to joe, whose name is no gold answer."""
+
+        async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
+            return Batch({hop: Neighbours(("joe",), truncated=truncated) for hop in hops})
+
+        async def labels(self, ids: Sequence[str]) -> Batch[str, str | None]:
+            return Batch(dict.fromkeys(ids, "Joe"))
+
+    trail = GoldTrail(GOLD)
+    trail.reach(Step(0, "kg", "neighbours", 0.0), {("ann", SPOUSE): Neighbours(("joe",))})
+    await trail.look_ahead(5, cast("GraphLookups", StubGraph()))
+    assert (("no_way", 1, None, None, None) in events(trail)) is noted
 
 
 async def test_a_prompt_about_a_node_that_leads_nowhere_does_not_show_the_edge() -> None:
@@ -258,7 +288,7 @@ async def test_a_prompt_about_a_node_that_leads_nowhere_does_not_show_the_edge()
     relations = {"relations": "born_in; child"}
     for number, entity in enumerate(["bob", "joe", "bob and joe", "all of them"], 3):
         trail.show(Step(number, "llm", "r", 0.0), {"entity": entity, **relations})
-    await trail.look_ahead(cast("GraphLookups", Marriages()))
+    await trail.look_ahead(9, cast("GraphLookups", Marriages()))
     assert [event.step for event in trail.events if (event.event, event.edge) == ("shown", 2)] == [3, 5, 6]
 
 

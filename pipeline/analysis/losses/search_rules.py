@@ -51,7 +51,15 @@ class SearchRules(TracedQuestion):
         return bool(found) and any(event.at > found[0].at for event in shown)
 
     def _path_loss(self, path: NumberedPath) -> Loss:
-        """Return where a gold path was left."""
+        """Return where a gold path was left. If it leads nowhere, limits and dropped nodes have lost nothing."""
+        loss = self._departure(path)
+        is_in_vain = loss.stage == "node kept" or loss.reason in {"beam", "cap"}
+        if is_in_vain and loss.hop and self._of("no_way", path.edges[-1]):
+            return self._loss_at("node reached", "graph", loss.step, path, loss.hop - 1)
+        return loss
+
+    def _departure(self, path: NumberedPath) -> Loss:
+        """Return where a gold path was left, if it leads to a gold answer."""
         hop = self._progress(path)
         if hop == len(path.edges):
             return self._loss_of_nodes(path)
@@ -121,8 +129,13 @@ class SearchRules(TracedQuestion):
             stage: Stage = "relation chosen" if cut[-1].by == "beam" else "relation offered"
             listed = max((event.step for event in within_reach if event.at < cut[-1].at), default=-1)
             return self._loss_at(stage, *self._cause_of(cut[-1], listed), path, hop)
-        call = max(shown or calls, default=None)
+        choosing = calls - self._tries_of_the_answer
+        # Where code follows a plan, the call that answers chooses no relation, though the facts that it reads may have
+        # an equal one. Nor does it if it was not shown the relation.
+        is_planned = any(event.by == "plan" for event in self._of("cut", edge))
+        call = max((shown & choosing if is_planned else shown) or choosing, default=None)
         call = self._call_before(within_reach[-1].step) if call is None else call
+        call = max(calls, default=None) if call is None else call
         interrupted = self._was_interrupted(call, edge, was_shown=bool(shown - self._tries_of_the_answer))
         reason: Reason = "cap" if interrupted else self._model_reason(call)
         return self._loss_at("relation chosen", reason, call, path, hop)
