@@ -22,6 +22,7 @@ CORE = (
         "imports",
         "suggestions",
         "text",
+        "percentages",
         "normalisation",
         "renames",
         "rdf_terms",

@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, cached_property
 from itertools import chain, pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.inverses import Inverses
+from pipeline.engine.leading_nodes import leading_nodes
 from pipeline.kg.interface import GraphLookups, Hop, Neighbours
-from pipeline.kg.paths import MAX_FRONTIER, MAX_NEIGHBOURS
 from pipeline.normalisation import canonical_literal
 from pipeline.traces.schema import Step
 from pipeline.traces.trail import GoldPath, TrailEvent, TrailEventName, gold_paths_of, number_edges
@@ -27,8 +27,6 @@ _MOST_AHEAD = 4
 _MOST_TOLD_APART = 200
 """Nodes of an edge that are searched for in a prompt, to find out whether it is about one of them alone."""
 _OPPOSITE: Mapping[str, Any] = {"out": "in", "in": "out"}
-_Layer: TypeAlias = Mapping[Node, Set[Node]]
-"""Node → the nodes to which one hop of a path leads from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +220,9 @@ class GoldTrail:
     def _is_on_the_way(self, node: Node) -> bool:
         return node in self._from and node not in self._ends
 
+    def _is_end(self, node: Node) -> bool:
+        return self._is_count or self._is_gold(node)
+
     def _is_gold(self, node: Node) -> bool:
         if isinstance(node, LiteralNode):
             return node.value in self._gold or canonical_literal(node.value) in self._gold
@@ -337,7 +338,8 @@ class GoldTrail:
         if not self._starts.keys() - self._first or self._was_path_walked():
             return
         for path, numbers in zip(self.paths[:_MOST_AHEAD], self._numbers, strict=False):
-            leading = await self._leading_nodes(graph, path, numbers)
+            hops = [tuple(self._along(edge)) for edge in numbers]
+            leading = await leading_nodes(graph, path.topic, hops, self._is_end, names=self._gold)
             if leading == []:
                 self._marks.append(_Mark(step, "no_way", numbers[-1]))
             for edge, nodes in zip(numbers, leading or (), strict=False):
@@ -347,34 +349,6 @@ class GoldTrail:
         """Whether the last edge of a gold path led to a gold answer."""
         reached = [mark for mark in self._marks if mark.event == "reached" and mark.edge not in self._next]
         return any(self._is_gold(node) for mark in reached for node in mark.nodes or ())
-
-    async def _leading_nodes(
-        self, graph: GraphLookups, path: GoldPath, numbers: Sequence[int]
-    ) -> list[Set[Node]] | None:
-        """Return the nodes from which each edge leads to a gold answer; empty if the path does not lead to one.
-
-        None if this is not known, because the graph returned only some of the nodes.
-        """
-        layers: list[_Layer] = []
-        nodes: set[Node] = {path.topic}
-        is_whole = True
-        for edge in numbers:
-            entities = sorted(node for node in nodes if isinstance(node, str))
-            sources = entities[:MAX_FRONTIER]
-            reached = await graph.neighbours(
-                [(id, same) for id in sources for same in self._along(edge)], MAX_NEIGHBOURS
-            )
-            layer: dict[Node, set[Node]] = {}
-            for (id, _), found in reached.items():
-                layer.setdefault(id, set()).update(node for node in found.nodes if node != path.topic)
-            layers.append(layer)
-            nodes = {node for ends in layer.values() for node in ends}
-            is_whole &= len(sources) == len(entities) and not any(found.truncated for found in reached.values())
-        ends = nodes if self._is_count else {node for node in nodes if self._is_gold(node)}
-        if not ends and (entities := sorted(node for node in nodes if isinstance(node, str))):
-            names = await graph.labels(entities)
-            ends = {node for node in entities if names.get(node) in self._gold}
-        return _leading(layers, ends) if ends else [] if is_whole else None
 
     @property
     def events(self) -> list[TrailEvent]:
@@ -436,26 +410,6 @@ class GoldTrail:
 
     def _names_of(self, edge: int) -> set[str]:
         return {relation.name for relation in self._along(edge)}
-
-
-def _leading(layers: Sequence[_Layer], ends: Set[Node]) -> list[Set[Node]]:
-    """Return the nodes of each layer from which walks lead to an end; empty if none does.
-
-    A walk that goes back to the node from which it came, as from a person through a marriage to the same person, is
-    not what a path means.
-    """
-    onward: list[_Layer] = []
-    for layer in reversed(layers):
-        behind = onward[-1] if onward else dict.fromkeys(ends, ends)
-        onward.append(
-            {
-                node: {after for after in found if behind.get(after, frozenset()) - ({node} if onward else set())}
-                for node, found in layer.items()
-            }
-        )
-    onward.reverse()
-    first = {node for node, found in onward[0].items() if found}
-    return [first, *({after for found in layer.values() for after in found} for layer in onward[:-1])] if first else []
 
 
 _NOT_OF_THE_SEARCH = frozenset({"references", "question"})

@@ -273,10 +273,11 @@ async def test_a_path_without_a_gold_answer_at_its_end_is_noted_if_the_graph_sho
         async def labels(self, ids: Sequence[str]) -> Batch[str, str | None]:
             return Batch(dict.fromkeys(ids, "Joe"))
 
-    trail = GoldTrail(GOLD)
-    trail.reach(Step(0, "kg", "neighbours", 0.0), {("ann", SPOUSE): Neighbours(("joe",))})
-    await trail.look_ahead(5, cast("GraphLookups", StubGraph()))
-    assert (("no_way", 1, None, None, None) in events(trail)) is noted
+    for gold, is_noted in ((GOLD, noted), (Gold((GoldAnswer("the joe", "m.7"),), GOLD.paths), False)):
+        trail = GoldTrail(gold)
+        trail.reach(Step(0, "kg", "neighbours", 0.0), {("ann", SPOUSE): Neighbours(("joe",))})
+        await trail.look_ahead(5, cast("GraphLookups", StubGraph()))
+        assert (("no_way", 1, None, None, None) in events(trail)) is is_noted
 
 
 async def test_a_prompt_about_a_node_that_leads_nowhere_does_not_show_the_edge() -> None:
