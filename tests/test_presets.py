@@ -40,6 +40,11 @@ def test_what_would_have_no_effect_is_refused(preset: Path, text: str, sentence:
         compose(["experiment=mine"])
 
 
+def test_a_key_that_is_null_cannot_be_removed() -> None:
+    with pytest.raises(UserError, match=r"^~run\.limit: the key has no value to remove"):
+        compose(["~run.limit"])
+
+
 @pytest.mark.parametrize("word", ["+experiment.zzz=2", "+experiment.method.depth=1"])
 def test_a_preset_is_no_section(word: str) -> None:
     with pytest.raises(UserError, match="nothing reads the key 'experiment"):

@@ -337,7 +337,7 @@ def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
             fix = "write a list as key=[1,2], and a text with a comma in further quotes, as in 'key=\"a, b\"'"
             return f"{reason}: {fix}; kgqa sweep takes several values"
         case ConfigCompositionException():
-            return _no_choice(overrides) or _unknown_key(overrides, name) or _without_plus(reason)
+            return _no_choice(overrides) or _unknown_key(overrides, name) or _without_sign(reason)
         case InterpolationResolutionError() if error.full_key:
             value = str(error.child_node)
             literal = value.replace("${", r"\${")
@@ -350,10 +350,13 @@ def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
     return reason
 
 
-def _without_plus(reason: str) -> str:
-    """Return a sentence about a `+` before a key that exists, if that is what Hydra gives as the reason."""
-    found = re.search(r"An item is already at '(.+)'", reason)
-    return f"the key {found[1]} exists already: leave out the + and write {found[1]}=…" if found else reason
+def _without_sign(reason: str) -> str:
+    """Return a sentence about a `+` before a key that exists, or a `~` before one that is null, if this is the reason."""
+    if found := re.search(r"An item is already at '(.+)'", reason):
+        return f"the key {found[1]} exists already: leave out the + and write {found[1]}=…"
+    if found := re.search(r"Could not delete from config\. '(.+)' does not exist", reason):
+        return f"~{found[1]}: the key has no value to remove, as it is null: leave this word out"
+    return reason
 
 
 def _user_files(overrides: Sequence[str]) -> list[Path]:
