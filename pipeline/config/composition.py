@@ -351,7 +351,7 @@ def _explain(error: Exception, overrides: Sequence[str], name: str) -> str:
 
 
 def _without_sign(reason: str) -> str:
-    """Return a sentence about a `+` before a key that exists, or a `~` before one that is null, if this is the reason."""
+    """Return a sentence about a `+` before a key that exists, or a `~` before one that is null, for such reasons."""
     if found := re.search(r"An item is already at '(.+)'", reason):
         return f"the key {found[1]} exists already: leave out the + and write {found[1]}=…"
     if found := re.search(r"Could not delete from config\. '(.+)' does not exist", reason):
