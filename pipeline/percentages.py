@@ -9,11 +9,12 @@ _NOISE = 1e-9
 
 
 def one_decimal(percent: float) -> float:
-    """Round to one decimal, halves away from zero.
+    """Round to one decimal, halves away from zero. Zero has no sign.
 
     251 of 400 are 62.8 %, also where 1 − 149/400 is computed, which is a little less than 62.75 % in binary.
     """
-    return math.copysign(math.floor(10 * abs(percent) + 0.5 + _NOISE) / 10, percent)
+    rounded = math.floor(10 * abs(percent) + 0.5 + _NOISE) / 10
+    return -rounded if percent < 0 and rounded else rounded
 
 
 def percentage(share: float) -> str:

@@ -21,7 +21,7 @@ def test_a_share_is_printed_alike_however_it_is_computed(wrong: int) -> None:
 
 def test_halves_are_rounded_away_from_zero() -> None:
     assert [one_decimal(value) for value in (2.25, -2.25, 62.75, 2.2499999, 0.0)] == [2.3, -2.3, 62.8, 2.2, 0.0]
-    assert [signed_points(value) for value in (0.0125, -0.0125, 0.0)] == ["+1.3", "-1.3", "+0.0"]
+    assert [signed_points(value) for value in (0.0125, -0.0125, 0.0, -0.0003)] == ["+1.3", "-1.3", "+0.0", "+0.0"]
 
 
 def test_no_module_rounds_percentages_by_itself() -> None:

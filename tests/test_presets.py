@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import config
-from pipeline.config import compose
+from pipeline.config import compose, describe
 from pipeline.errors import UserError
 
 
@@ -51,8 +51,19 @@ def test_a_preset_is_no_section(word: str) -> None:
         compose([word])
 
 
-def test_a_key_that_others_refer_to_may_stand_beside_the_sections(preset: Path) -> None:
-    preset.write_text("# @package _global_\nwide: 3\nmethod:\n  depth: ${wide}\n")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "wide: 3\nmethod:\n  depth: ${wide}\n",
+        "wide: 3\nmethod:\n  depth: ${..wide}\n",
+        'wide: {srp: 3}\nmethod:\n  depth: ${oc.select:"wide.srp", 1}\n',
+        "wide: {srp: 3}\nmethod:\n  depth: \"${oc.select: wide.srp, 1}\"\n",
+        "wide: {a: 1}\nrun:\n  tags: ${oc.dict.keys:wide}\nmethod:\n  depth: 3\n",
+        "x-common: &common\n  depth: 3\nmethod:\n  <<: *common\n",
+    ],
+)
+def test_a_key_that_others_refer_to_may_stand_beside_the_sections(preset: Path, text: str) -> None:
+    preset.write_text(f"# @package _global_\n{text}")
     assert compose(["experiment=mine"])["method"]["depth"] == 3
 
 
@@ -60,6 +71,16 @@ def test_a_preset_of_ones_own_departs_from_no_paper(preset: Path) -> None:
     preset.write_text("# @package _global_\nmethod:\n  depth: 2\n")
     assert config.departures(compose(["experiment=srp"]))
     assert config.departures(compose(["experiment=mine"])) == ()
+
+
+@pytest.mark.parametrize("form", ["[{}]", "['{}']", "['file://{}']"])
+def test_a_folder_of_the_search_path_may_have_a_comma_and_no_scheme(tmp_path: Path, form: str) -> None:
+    folder = tmp_path / ("a" if form == "[{}]" else "a,b")
+    (folder / "experiment").mkdir(parents=True)
+    (folder / "experiment" / "other.yaml").write_text("# @package _global_\nmethod: {depth: 3}\n")
+    word = f"hydra.searchpath={form.format(folder)}"
+    assert compose(["experiment=other", word])["method"]["depth"] == 3
+    assert "depth" in describe(["method=srp", word])
 
 
 def test_a_search_path_without_a_folder_is_refused() -> None:

@@ -170,4 +170,5 @@ def _listed(texts: Sequence[str], separator: str) -> str:
 
 
 def _without_seed(config: Mapping[str, Any], served: Mapping[str, Any]) -> str:
-    return canonical([{key: value for key, value in deciding_keys(config).items() if key != _SEED}, served])
+    answered = [served.get("model"), served.get("graph"), served.get("roles") or {}]  # an older run has no roles
+    return canonical([{key: value for key, value in deciding_keys(config).items() if key != _SEED}, answered])

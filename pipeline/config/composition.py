@@ -123,7 +123,7 @@ def compose(
         resolved = {**current_config(plain(composed, resolve=True)), "choices": of_sections}
     except OmegaConfBaseException as error:
         raise UserError(_explain(error, overrides, name)) from None
-    refuse_unread(resolved, (*_sections(name), "choices"), choices, composed)
+    refuse_unread(resolved, (*_sections(name), "choices"), choices, composed, lambda: _user_files(overrides))
     return resolved
 
 

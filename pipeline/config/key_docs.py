@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 
 from pipeline.config.yaml_files import check_yaml
 from pipeline.errors import UserError
@@ -130,13 +132,21 @@ def search_path(folders: Sequence[Path], overrides: Sequence[str]) -> list[Path]
 
     Raises UserError for one that is no folder, which Hydra would leave out with a warning.
     """
-    values = [word.partition("=")[2] for word in overrides if word.startswith("hydra.searchpath=")]
-    parts = [part.strip(" '\"") for value in values for part in value.strip("[]").split(",")]
-    added = [Path(part.removeprefix("file://")) for part in parts if part.startswith("file://") and "${" not in part]
+    added = [folder for word in overrides if word.startswith("hydra.searchpath=") for folder in _named_folders(word)]
     for folder in added:
         if not folder.is_dir():
             raise UserError(f"hydra.searchpath names {folder}, which is not a folder")
     return [*folders, *added]
+
+
+def _named_folders(word: str) -> list[Path]:
+    """Return the folders of this machine that an override of `hydra.searchpath` names; none if Hydra cannot read it."""
+    try:
+        value = OverridesParser.create().parse_override(word).value()
+    except HydraException:  # it is explained where it is composed
+        return []
+    parts = [str(part).removeprefix("file://") for part in (value if isinstance(value, list) else [value])]
+    return [Path(part) for part in parts if "://" not in part and "${" not in part]
 
 
 def help_text(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -13,22 +14,32 @@ from pipeline.suggestions import did_you_mean
 
 _PRESETS = "experiment"
 _GLOBAL = "# @package _global_"
-_NAMED = re.compile(r"\$\{(?:oc\.select:)?([\w-]+)")
-"""The first part of a key that another key refers to, as in `${width}` and `${oc.select:widths.tog}`."""
+_REFERENCE = re.compile(r"\$\{[^${}]*")
+"""What may name other keys: `${width}`, `${..width}`, `${oc.select:widths.tog,3}`."""
 
 
 def refuse_unread(
-    resolved: Mapping[str, Any], known: Collection[str], choices: Mapping[str, str], composed: DictConfig
+    resolved: Mapping[str, Any],
+    known: Collection[str],
+    choices: Mapping[str, str],
+    composed: DictConfig,
+    files: Callable[[], Iterable[Path]],
 ) -> None:
     """Raise UserError for the first key outside of the `known` sections that nothing reads.
 
-    A section of a group of the user's own, and a key to which others refer in what was `composed`, may be there.
+    A section of a group of the user's own may be there, a key to which others refer in what was `composed`, and one
+    that holds a YAML anchor in one of the user's `files`.
     """
     own = {group.partition("/")[0] for group in choices} - {_PRESETS}
     unknown = [key for key in resolved if key not in known and key not in own]
-    named = set(_NAMED.findall(OmegaConf.to_yaml(composed))) if unknown else set()
+    if not unknown:
+        return
+    references = " ".join(_REFERENCE.findall(OmegaConf.to_yaml(composed)))
+    texts = [file.read_text("utf-8", "replace") for file in files()]
     for key in unknown:
-        if key not in named:
+        word = re.escape(key)
+        is_anchor = any(re.search(rf"^['\"]?{word}['\"]?:\s*&", text, re.MULTILINE) for text in texts)
+        if not is_anchor and not re.search(rf"(?<![\w-]){word}(?![\w-])", references):
             raise UserError(_sentence(key, resolved[key], choices.get(_PRESETS, "none"), known))
 
 

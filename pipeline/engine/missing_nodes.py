@@ -124,7 +124,7 @@ class MissingNodes:
         """How many questions have a gold path that names an unknown relation."""
         return (
             f"{self.no_relation:,} of {self.among}: gold_relation_paths names a relation that is not in the graph "
-            f"(e.g. '{self.relation}'): no oracle can follow it, and kgqa losses says that the graph does not offer it"
+            f"(e.g. '{self.relation}'): a path with it cannot be followed"
         )
 
     @property

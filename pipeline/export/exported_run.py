@@ -155,15 +155,18 @@ def _gold_digests(folder: RunFolder) -> dict[int, str]:
 def own_file(exported: ExportedConfiguration, output: str, format: str, suffix: str) -> Path:
     """Return the file `RUN-N` of a configuration in the folder `output`, which is created.
 
-    Raises UserError like `local_folder`, and for a file that does not name the run: a folder elsewhere may have the
-    same name.
+    Raises UserError like `local_folder`, and for a file outside of the run folder that does not name the run: a folder
+    elsewhere may have the same name.
     """
     file = local_folder(output, format) / f"{exported.name}{suffix}"
-    if file.is_file():
+    if file.is_file() and not file.resolve().is_relative_to(Path(str(exported.folder.path)).resolve()):
         with file.open("rb") as opened:
             beginning = opened.read(_BEGINNING)
         if exported.run_id.encode() not in beginning:
-            raise UserError(f"{file} is of another run whose folder has the same name: name another output=")
+            raise UserError(
+                f"{file} is of another run whose folder has the same name, or of this one before a restart: remove it, "
+                "or name another output="
+            )
     return file
 
 

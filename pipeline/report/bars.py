@@ -174,7 +174,7 @@ def _role_row(role: str, configurations: Iterable[Configuration]) -> list[str]:
         span(lambda cost, answered: cost.calls / answered, ".1f"),
         span(lambda cost, answered: cost.prompt_tokens / answered, ",.0f"),
         span(lambda cost, answered: cost.completion_tokens / answered, ",.0f"),
-        span(lambda cost, _: 100 * cost.parse_failures, ".1f"),
+        span(lambda cost, _: one_decimal(100 * cost.parse_failures), ".1f"),
     ]
 
 

@@ -233,8 +233,8 @@ async def test_unknown_relations_of_gold_paths_are_counted(dataset: Custom) -> N
     given = ([["knows"], known], [["knows"], unknown], [["konws"]], [["^knows"]], [])
     lines = [{"id": f"q{n}", **fields, "gold_relation_paths": paths} for n, paths in enumerate(given)]
     assert await warnings(dataset, "".join(json.dumps(each) + "\n" for each in lines)) == [
-        "2 of 5 questions: gold_relation_paths names a relation that is not in the graph (e.g. 'nosuch'): no oracle "
-        "can follow it, and kgqa losses says that the graph does not offer it"
+        "2 of 5 questions: gold_relation_paths names a relation that is not in the graph (e.g. 'nosuch'): a path "
+        "with it cannot be followed"
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -53,10 +54,11 @@ class SearchRules(TracedQuestion):
     def _path_loss(self, path: NumberedPath) -> Loss:
         """Return where a gold path was left. If it leads nowhere, limits and dropped nodes have lost nothing."""
         loss = self._departure(path)
-        is_in_vain = loss.stage == "node kept" or loss.reason in {"beam", "cap"}
-        if is_in_vain and loss.hop and self._of("no_way", path.edges[-1]):
+        if not self._of("no_way", path.edges[-1]):
+            return loss
+        if loss.stage == "node kept" and loss.hop:
             return self._loss_at("node reached", "graph", loss.step, path, loss.hop - 1)
-        return loss
+        return replace(loss, reason="graph") if loss.reason in {"beam", "cap"} else loss
 
     def _departure(self, path: NumberedPath) -> Loss:
         """Return where a gold path was left, if it leads to a gold answer."""
