@@ -57,7 +57,7 @@ def test_a_preset_is_no_section(word: str) -> None:
         "wide: 3\nmethod:\n  depth: ${wide}\n",
         "wide: 3\nmethod:\n  depth: ${..wide}\n",
         'wide: {srp: 3}\nmethod:\n  depth: ${oc.select:"wide.srp", 1}\n',
-        "wide: {srp: 3}\nmethod:\n  depth: \"${oc.select: wide.srp, 1}\"\n",
+        'wide: {srp: 3}\nmethod:\n  depth: "${oc.select: wide.srp, 1}"\n',
         "wide: {a: 1}\nrun:\n  tags: ${oc.dict.keys:wide}\nmethod:\n  depth: 3\n",
         "x-common: &common\n  depth: 3\nmethod:\n  <<: *common\n",
     ],

@@ -37,6 +37,7 @@ from pipeline.net.attempts import SLOW_ATTEMPTS, AttemptFailed, Failures, Patien
 from pipeline.net.http_connections import KEEP_ALIVE_S, ReplyTooLarge, Response
 from pipeline.net.server import Server, asked_pause_s, is_busy
 from pipeline.net.server_stats import ServerKind, ServerStats
+from pipeline.net.waiting_requests import WaitingRequests
 from pipeline.text import counted
 
 _log = logging.getLogger(__name__)
@@ -104,6 +105,8 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         self._latencies: deque[float] = deque(maxlen=_LATENCY_WINDOW)
         self._turns = 0
         """The number of requests that wait for their turn at busy servers."""
+        self._free_slots = WaitingRequests()
+        """The requests that wait until a server has fewer outstanding ones than its limit."""
         self._recovered = asyncio.Event()
         self._recoveries: set[asyncio.Task[None]] = set()
         self._admission_check: AdmissionCheck | None = None
@@ -162,6 +165,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
                 _log.warning("%s server %s has joined", self.kind, url)
                 known[url] = Server(self.kind, url, slots=_slots(self._slots))
         self.servers = [known[url] for url in urls]
+        self._free_slots.wake_all()
         self._leaving = [known[url] for url in leaving if url in known]
         if self.servers:
             self._joined.set()
@@ -179,7 +183,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
                 await self._wait_for_server()
             failures.begin_round()
             known = len(failures.tried)
-            while failures.slow < SLOW_ATTEMPTS and (server := self._pick(failures.tried, only, affinity)):
+            while failures.slow < SLOW_ATTEMPTS and (server := await self._pick_free(failures.tried, only, affinity)):
                 may_hedge = self._hedge_quantile is not None and only is None and not failures.slow
                 is_hedged = may_hedge and len(self.healthy_servers) > 1
                 with contextlib.suppress(AttemptFailed):
@@ -236,6 +240,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         if server.healthy:
             server.healthy = False
             server.problem = reason
+            self._free_slots.wake_all()
             _log.warning("%s server %s is unhealthy: %s", self.kind, server.url, reason)
             if self.has_probes:
                 task = asyncio.create_task(self._recover(server, may_have_restarted))
@@ -250,15 +255,12 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
         if not server.healthy:
             server.next_trial = math.inf  # One trial at a time.
         try:
-            async with server.slots:
-                if server.rest_s > 0:  # it has asked for a pause while this request waited for a slot
-                    await asyncio.sleep(server.rest_s)
-                async with asyncio.timeout(self.exchange_timeout_s) as sent:
-                    started = server.requests[sent] = time.monotonic()
-                    try:
-                        response = await self.post(url, data)
-                    finally:
-                        del server.requests[sent]
+            async with server.slots, asyncio.timeout(self.exchange_timeout_s) as sent:
+                started = server.requests[sent] = time.monotonic()
+                try:
+                    response = await self.post(url, data)
+                finally:
+                    del server.requests[sent]
         except TRANSPORT_ERRORS:
             server.failures += 1
             raise
@@ -268,6 +270,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             raise
         finally:
             server.outstanding -= 1
+            self._free_slots.wake_one()
         self._heed(server, response)
         now = time.monotonic()
         latency_s = now - started
@@ -315,6 +318,14 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             _log.log(level, message, self.kind, server.url, *(f"{pause_s:,.5g}" for pause_s in (asked_s, rest_s)))
         server.resting_until = max(server.resting_until, time.monotonic() + rest_s)
 
+    async def _pick_free(self, tried: Collection[Server], only: Server | None, affinity: str | None) -> Server | None:
+        """Return the server for the next attempt once one that is available has room for it; None if none is."""
+        while (server := self._pick(tried, only, affinity)) and server.outstanding >= self._max_outstanding:
+            await self._free_slots.wait()
+        if server is None:  # another request may use what has become free
+            self._free_slots.wake_one()
+        return server
+
     def _pick(self, tried: Collection[Server], only: Server | None, affinity: str | None) -> Server | None:
         """Return the server for the next attempt of a round, or None if no untried one is available."""
         if only is not None:
@@ -328,7 +339,8 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             return least
         favourite = preferred_server(affinity, self.servers)
         # A known prefix saves a prefill, which is worth a slightly longer queue.
-        if favourite in available and favourite.outstanding <= least.outstanding + 2 + least.outstanding // 4:
+        allowed = min(least.outstanding + 2 + least.outstanding // 4, self._max_outstanding - 1)
+        if favourite in available and favourite.outstanding <= allowed:
             return favourite
         return least
 
@@ -433,6 +445,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
     def _mark_healthy(self, server: Server) -> None:
         server.healthy, server.refusal = True, ""
         self._recovered.set()
+        self._free_slots.wake_all()
         _log.warning("%s server %s is healthy again", self.kind, server.url)
 
 

@@ -62,11 +62,38 @@ async def test_no_more_calls_than_allowed_are_at_a_server(servers: list[FakeOpen
 
 
 async def test_calls_that_wait_for_a_slot_heed_the_pause_that_another_was_asked_for(server: FakeOpenAIServer) -> None:
-    server.behaviours = [server.fail(429, "slow down", Retry_After="0.3")]
+    server.behaviours = [server.fail(429, "slow down", Retry_After=pause) for pause in ("0.3", "0.5")]
     async with model(server, max_inflight=1, backoff_s=0.01, max_backoff_s=1.0) as llm:
         completions = await asyncio.gather(*(llm.complete(call(str(number))) for number in range(5)))
         assert [completion.text for completion in completions] == ["hello"] * 5
-    assert len(server.bodies) == 6, "nobody was sent away besides the first"
+    assert len(server.bodies) == 7, "nobody was sent away besides the first and the one after it"
+
+
+@pytest.mark.parametrize("failing", ["hang", "rest"])
+async def test_calls_that_wait_for_a_slot_go_to_the_server_that_answers(
+    servers: list[FakeOpenAIServer], failing: str
+) -> None:
+    """They wait for no server in particular: of one that hangs or asks for a pause, they take no notice."""
+    first, second, _ = servers
+    first.default = first.hang if failing == "hang" else first.fail(429, "slow down", Retry_After="600")
+    options = {"timeout_s": 0.3, "breaker_failures": 2, "max_inflight": 1, "max_backoff_s": 60.0}
+    async with model(first, second, **options) as llm:
+        asked = asyncio.gather(*(llm.complete(call(str(number))) for number in range(24)))
+        assert {each.text for each in await asyncio.wait_for(asked, 20)} == {"hello"}
+    assert len(first.bodies) <= 2
+
+
+async def test_a_call_that_is_cancelled_while_it_waits_for_a_slot_blocks_nobody(server: FakeOpenAIServer) -> None:
+    released = asyncio.Event()
+    server.default = server.hold(released)
+    async with model(server, max_inflight=1) as llm:
+        calls = [asyncio.create_task(llm.complete(call(str(number)))) for number in range(6)]
+        await server.asked(1)
+        for task in calls[1:4]:
+            task.cancel()
+        released.set()
+        done = await asyncio.gather(*calls, return_exceptions=True)
+    assert [isinstance(each, asyncio.CancelledError) for each in done] == [False, True, True, True, False, False]
 
 
 @pytest.mark.parametrize(("status", "tried"), [(500, 2), (400, 1)])
