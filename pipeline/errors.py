@@ -56,6 +56,10 @@ class BudgetExhausted(KgqaError):
     """A limit of the budget of a question (specification §2.5) was met; the message names the limit."""
 
 
+class OutOfTime(BudgetExhausted):
+    """The time of a question is over: what is in flight is given up, so that the question can be answered."""
+
+
 class Unreachable(UserError):
     """None of the servers answers when they are needed for the first time: their URLs may be wrong."""
 

@@ -15,7 +15,7 @@ import orjson
 from pipeline import branches
 from pipeline.engine.budget import Budget
 from pipeline.engine.gold_trail import GoldTrail
-from pipeline.errors import BudgetExhausted
+from pipeline.errors import BudgetExhausted, OutOfTime
 from pipeline.traces.schema import Counters, Step
 from pipeline.types import EntityId, Gold
 
@@ -127,14 +127,14 @@ class QuestionRecord:
         return path[::-1]
 
     def _check_clock(self) -> None:
-        self._check("max_wall_s", time.perf_counter() - self._began, self.budget.max_wall_s)
+        self._check("max_wall_s", time.perf_counter() - self._began, self.budget.max_wall_s, OutOfTime)
 
-    def _check(self, limit: str, spent: float, allowed: float) -> None:
+    def _check(self, limit: str, spent: float, allowed: float, kind: type[BudgetExhausted] = BudgetExhausted) -> None:
         if spent >= allowed:
             if self.exhausted is None:
                 self.exhausted = limit
                 self.add_decision("cap_hit", cap=limit)
-            raise BudgetExhausted(f"{limit} of {allowed} reached")
+            raise kind(f"{limit} of {allowed} reached")
 
 
 def to_json(value: Any) -> str:

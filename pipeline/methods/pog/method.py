@@ -107,6 +107,7 @@ class PoG:
                 return _Ending("dead_end")
             search.keep(kept)
             await self._update_status(search)
+            search.tools.record("kept", nodes=[fact.end for fact in kept])  # the next call decides whether they suffice
             facts, verdict = await self._evaluate(search)
             if verdict.sufficient and verdict.answers:
                 return _Ending("round", verdict, facts)
