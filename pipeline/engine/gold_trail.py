@@ -13,12 +13,12 @@ from typing import Any
 
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.inverses import Inverses
-from pipeline.engine.leading_nodes import leading_nodes
+from pipeline.engine.leading_hops import leading_hops
 from pipeline.kg.interface import GraphLookups, Hop, Neighbours
 from pipeline.normalisation import canonical_literal
 from pipeline.traces.schema import Step
 from pipeline.traces.trail import GoldPath, TrailEvent, TrailEventName, gold_paths_of, number_edges
-from pipeline.types import EntityId, Gold, LiteralNode, Node, Relation
+from pipeline.types import Direction, EntityId, Gold, LiteralNode, Node, Relation
 
 _MOST_NAMES = 64
 """Texts of gold answers that are searched for in prompts and completions."""
@@ -53,17 +53,13 @@ class GoldTrail:
         """The topic entities, until a lookup shows that one of them is in the graph."""
         self.paths: Sequence[GoldPath] = gold_paths_of(gold)
         self._numbers = number_edges(self.paths)
-        given = gold.paths.given if isinstance(gold.paths, SparqlPaths) else ()
-        without = (numbers for path, numbers in zip(self.paths, self._numbers, strict=True) if path.relations in given)
-        self._undirected = frozenset(chain.from_iterable(without))
+        self._undirected = frozenset(chain.from_iterable(self._without_directions(gold)))
         """Edges of paths that the dataset gives without directions: they may be followed in either one."""
+        self._directions: dict[int, set[Direction]] = {}
+        """Edge of such a path → the directions in which it leads to a gold answer, if the path does."""
         self._marks: list[_Mark] = []
-        self._forms: dict[str, Set[str]] = {}
+        self._forms: dict[str, Set[str]] = _forms(gold)
         """Text of a gold answer, or node that has its name → all texts of this answer."""
-        for answer in gold.answers:
-            texts = [text for text in (answer.id, answer.name, *answer.aliases) if text]
-            forms = frozenset(form for text in texts for form in (text, canonical_literal(text)))
-            self._forms.update(dict.fromkeys(forms, forms))
         self._gold = frozenset(self._forms)
         self._named_gold: Sequence[str] = sorted(self._gold)[:_MOST_NAMES]
         self._gold_nodes: set[EntityId] = set()
@@ -99,6 +95,11 @@ class GoldTrail:
         self._last = {numbers[-1] for numbers in self._numbers}
         self._add_edges()
         self._first = frozenset(self._starts)
+
+    def _without_directions(self, gold: Gold) -> Iterator[Sequence[int]]:
+        """Yield the edges of each path that the dataset names outside its queries."""
+        given = gold.paths.given if isinstance(gold.paths, SparqlPaths) else ()
+        return (numbers for path, numbers in zip(self.paths, self._numbers, strict=True) if path.relations in given)
 
     def _add_edges(self) -> None:
         """Take the edges of the gold paths, which begin at the topic entities."""
@@ -322,6 +323,26 @@ class GoldTrail:
 
     # What the method did not look up
 
+    async def find_directions(self, graph: GraphLookups) -> None:
+        """Look up in which directions the paths without directions lead to a gold answer. Raises ServiceError.
+
+        Where none does, both stay. To be called before the question begins.
+        """
+        for path, numbers in zip(self.paths[:_MOST_AHEAD], self._numbers, strict=False):
+            if self._undirected.issuperset(numbers):
+                hops = [tuple(self._along(edge)) for edge in numbers]
+                found = await leading_hops(graph, path.topic, hops, self._is_end, names=self._gold)
+                for edge, hop in zip(numbers, found or (), strict=False):
+                    name = self._edges[edge].name
+                    own = (relation.direction for relation in hop.relations if relation.name == name)
+                    self._directions.setdefault(edge, set()).update(own)
+        self.__dict__.pop("_by_relation", None)
+
+    @property
+    def has_directions(self) -> bool:
+        """Whether the dataset gives the directions of the gold paths."""
+        return not self._undirected
+
     async def look_topics_up(self, step: int, graph: GraphLookups) -> None:
         """Look up how many topic entities the graph has, if no lookup of the method shows one. Raises ServiceError."""
         if topics := sorted(self._unmet):
@@ -339,11 +360,11 @@ class GoldTrail:
             return
         for path, numbers in zip(self.paths[:_MOST_AHEAD], self._numbers, strict=False):
             hops = [tuple(self._along(edge)) for edge in numbers]
-            leading = await leading_nodes(graph, path.topic, hops, self._is_end, names=self._gold)
+            leading = await leading_hops(graph, path.topic, hops, self._is_end, names=self._gold)
             if leading == []:
                 self._marks.append(_Mark(step, "no_way", numbers[-1]))
-            for edge, nodes in zip(numbers, leading or (), strict=False):
-                self._leading[edge] = self._leading.get(edge, frozenset()) | nodes
+            for edge, hop in zip(numbers, leading or (), strict=False):
+                self._leading[edge] = self._leading.get(edge, frozenset()) | hop.nodes
 
     def _was_path_walked(self) -> bool:
         """Whether the last edge of a gold path led to a gold answer."""
@@ -403,13 +424,24 @@ class GoldTrail:
         """Yield the relations that follow an edge."""
         name, direction = self._edges[edge]
         inverse = self._inverses.get(name)
-        for along in (direction, _OPPOSITE[direction]) if edge in self._undirected else (direction,):
+        both = (direction, _OPPOSITE[direction]) if edge in self._undirected else (direction,)
+        for along in self._directions.get(edge, both):
             yield Relation(name, along)
             if inverse is not None:
                 yield Relation(inverse, _OPPOSITE[along])
 
     def _names_of(self, edge: int) -> set[str]:
         return {relation.name for relation in self._along(edge)}
+
+
+def _forms(gold: Gold) -> dict[str, Set[str]]:
+    """Return the texts of gold answers, each with all texts of its answer."""
+    found: dict[str, Set[str]] = {}
+    for answer in gold.answers:
+        texts = [text for text in (answer.id, answer.name, *answer.aliases) if text]
+        forms = frozenset(form for text in texts for form in (text, canonical_literal(text)))
+        found.update(dict.fromkeys(forms, forms))
+    return found
 
 
 _NOT_OF_THE_SEARCH = frozenset({"references", "question"})

@@ -17,6 +17,7 @@ from random import Random
 from pipeline.datasets.query_shapes import gold_relations, is_parsed
 from pipeline.engine.budget import Budget
 from pipeline.engine.call_cache import CallCache
+from pipeline.engine.gold_trail import GoldTrail
 from pipeline.engine.question_record import QuestionRecord
 from pipeline.engine.returned_answer import check_answer
 from pipeline.engine.tools import QuestionGraph, QuestionModel
@@ -34,7 +35,7 @@ from pipeline.traces.schema import TraceRow
 from pipeline.types import Answer, Example, Gold, Prediction, RelationPath
 
 _LOOK_AHEAD_S = 10
-"""Seconds that the lookups for the trail of a wrong question may take."""
+"""Seconds that the engine's own lookups for the trail of a question may take."""
 _TRACEBACK_FRAMES = 20
 """Innermost frames of a traceback that are stored."""
 
@@ -60,8 +61,10 @@ async def run_question(
 ) -> TraceRow:
     """Answer and score one question. Returns a row for every failure except cancellation, UserError and MemoryError."""
     example, unready = await _fitted(example, runtime)
-    topics = [topic.id for topic in example.question.topic_entities]
-    record = QuestionRecord(runtime.budget, gold=example.gold, topics=topics)
+    trail = GoldTrail(example.gold, [topic.id for topic in example.question.topic_entities])
+    if uses_graph(runtime.method) and not (unready or trail.has_directions):
+        await _find_directions(example, runtime, trail)
+    record = QuestionRecord(runtime.budget, trail=trail)
     tools = _tools(example, runtime, cache, record, on_template)
     answer, error = _failed(record, unready) if unready else await _answer(example, runtime, tools, record)
     record.trail.answer(record.steps, answer.raw)
@@ -118,6 +121,13 @@ def _in_time(runtime: ConfigurationRuntime) -> str:
     budget = runtime.budget
     grace = f" and budget.grace_s, {budget.grace_s:g} s" if budget.grace_s else ""
     return f"within {budget.limit_s:g} s (raise budget.max_wall_s, here {budget.max_wall_s:g} s{grace})"
+
+
+async def _find_directions(example: Example, runtime: ConfigurationRuntime, trail: GoldTrail) -> None:
+    """Find the directions of gold paths that have none. Without the graph, they may be followed in either one."""
+    with suppress(ServiceError, TimeoutError):
+        async with asyncio.timeout(_LOOK_AHEAD_S):
+            await trail.find_directions(runtime.graph.for_question(example.question))
 
 
 async def _look_ahead(example: Example, runtime: ConfigurationRuntime, record: QuestionRecord) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -17,9 +17,8 @@ from pipeline.engine.budget import Budget
 from pipeline.engine.gold_trail import GoldTrail
 from pipeline.errors import BudgetExhausted, OutOfTime
 from pipeline.traces.schema import Counters, Step
-from pipeline.types import EntityId, Gold
+from pipeline.types import Gold
 
-_NO_GOLD = Gold()
 _TRAIL_EVENTS: Mapping[str, Callable[..., None]] = {"kept": GoldTrail.keep, "cut": GoldTrail.cut}
 """The events of which the trace holds only what concerns the gold answers: all of it would be most of the trace."""
 
@@ -31,12 +30,11 @@ class QuestionRecord:
         self,
         budget: Budget,
         most_llm_calls: float = math.inf,
-        gold: Gold = _NO_GOLD,
-        topics: Iterable[EntityId] = (),
+        trail: GoldTrail | None = None,
     ) -> None:
         """Start the clock. The current task is the one that answers the question."""
         self.budget = budget
-        self.trail = GoldTrail(gold, topics)
+        self.trail = trail or GoldTrail(Gold())
         self.most_llm_calls = most_llm_calls
         """How many calls the method may make, besides one to answer."""
         self.counters = Counters()

@@ -7,6 +7,7 @@ from typing import ClassVar, cast
 
 import pytest
 
+from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.engine.gold_trail import GoldTrail
 from pipeline.kg.interface import Batch, GraphLookups, Hop, Neighbours
 from pipeline.traces.schema import Step
@@ -258,6 +259,26 @@ async def test_a_walk_that_returns_does_not_lead_to_a_gold_answer() -> None:
     assert ("kept", 2, 1, 2, None) in events(trail)
     await trail.look_ahead(9, cast("GraphLookups", Marriages()))
     assert ("kept", 2, 0, 1, None) in events(trail)
+
+
+async def test_a_path_without_directions_gets_those_that_lead_to_a_gold_answer() -> None:
+    class StubGraph:
+        """Walt has a child and a parent."""
+
+        async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
+            return Batch({hop: Neighbours(("diane" if hop[1].direction == "out" else "elias",)) for hop in hops})
+
+        async def labels(self, ids: Sequence[str]) -> Batch[str, str | None]:
+            return Batch(dict.fromkeys(ids))
+
+    child = Relation("child", "out")
+    for gold, followed in (("diane", []), ("nobody", [("followed", 0, 1, 1, None), ("reached", 0, 1, None, None)])):
+        paths = SparqlPaths((), {"walt": "walt"}, unverified=((child,),))
+        trail = GoldTrail(Gold((GoldAnswer(gold, gold),), paths))
+        assert not trail.has_directions
+        await trail.find_directions(cast("GraphLookups", StubGraph()))
+        trail.reach(Step(0, "kg", "neighbours", 0.0), {("walt", child.reversed): Neighbours(("elias",))})
+        assert [each for each in events(trail) if each[0] in {"followed", "reached"}] == followed
 
 
 @pytest.mark.parametrize(("truncated", "noted"), [(False, True), (True, False)])

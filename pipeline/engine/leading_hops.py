@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from pipeline.kg.interface import GraphLookups
 from pipeline.kg.paths import MAX_FRONTIER, MAX_NEIGHBOURS
 from pipeline.normalisation import normalise
 from pipeline.types import EntityId, Node, Relation
 
-_Layer: TypeAlias = Mapping[Node, Set[Node]]
-"""Node → the nodes to which one hop of a path leads from it."""
+_Layer: TypeAlias = Mapping[Node, Mapping[Node, Set[Relation]]]
+"""Node → the nodes to which one hop of a path leads from it → the relations by which it does."""
 
 
-async def leading_nodes(
+class LeadingHop(NamedTuple):
+    """One hop of a path that leads to its end."""
+
+    nodes: Set[Node]
+    """The nodes from which it does."""
+    relations: Set[Relation]
+    """The relations by which it does."""
+
+
+async def leading_hops(
     graph: GraphLookups,
     topic: EntityId,
     hops: Sequence[Collection[Relation]],
     is_end: Callable[[Node], bool],
     *,
     names: Collection[str],
-) -> list[Set[Node]] | None:
-    """Return the nodes from which each hop of a path leads to an end; empty if the path leads to none.
+) -> list[LeadingHop] | None:
+    """Return from where, and by which relations, each hop of a path leads to an end; empty if the path leads to none.
 
     An end satisfies `is_end`, or has one of the `names`, if none does. None if this is not known, because the graph
     returned only some of the nodes. Each hop may follow any of several relations. Makes one batched lookup per hop.
@@ -35,9 +44,11 @@ async def leading_nodes(
         entities = sorted(node for node in nodes if isinstance(node, str))
         sources = entities[:MAX_FRONTIER]
         reached = await graph.neighbours([(id, each) for id in sources for each in relations], MAX_NEIGHBOURS)
-        layer: dict[Node, set[Node]] = {}
-        for (id, _), found in reached.items():
-            layer.setdefault(id, set()).update(node for node in found.nodes if node != topic)
+        layer: dict[Node, dict[Node, set[Relation]]] = {}
+        for (id, relation), found in reached.items():
+            for node in found.nodes:
+                if node != topic:
+                    layer.setdefault(id, {}).setdefault(node, set()).add(relation)
         layers.append(layer)
         nodes = {node for ends in layer.values() for node in ends}
         is_whole &= len(sources) == len(entities) and not any(found.truncated for found in reached.values())
@@ -55,13 +66,13 @@ async def _named(graph: GraphLookups, nodes: Set[Node], names: Collection[str]) 
     return {node for node, name in labels.items() if name is not None and normalise(name) in wanted}
 
 
-def _leading(layers: Sequence[_Layer], ends: Set[Node]) -> list[Set[Node]]:
-    """Return the nodes of each layer from which walks lead to an end; empty if none does.
+def _leading(layers: Sequence[_Layer], ends: Set[Node]) -> list[LeadingHop]:
+    """Return the hops of the walks that lead to an end; empty if none does.
 
     A walk that goes back to the node from which it came, as from a person through a marriage to the same person, is
     not what a path means.
     """
-    onward: list[_Layer] = []
+    onward: list[dict[Node, set[Node]]] = []
     for layer in reversed(layers):
         behind = onward[-1] if onward else dict.fromkeys(ends, ends)
         onward.append(
@@ -72,4 +83,11 @@ def _leading(layers: Sequence[_Layer], ends: Set[Node]) -> list[Set[Node]]:
         )
     onward.reverse()
     first = {node for node, found in onward[0].items() if found}
-    return [first, *({after for found in layer.values() for after in found} for layer in onward[:-1])] if first else []
+    if not first:
+        return []
+    nodes = [first, *({after for found in layer.values() for after in found} for layer in onward[:-1])]
+    relations = (
+        {relation for node in here for after in leads.get(node, ()) for relation in layer[node][after]}
+        for here, leads, layer in zip(nodes, onward, layers, strict=True)
+    )
+    return list(map(LeadingHop, nodes, relations))
