@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -232,7 +233,7 @@ def _by_graph(graph: KnowledgeGraph, examples: Sequence[Example]) -> Iterator[tu
 
 async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: MissingNodes, *, for_oracle: bool) -> None:
     topics = {entity.id for example in examples for entity in example.question.topic_entities}
-    golds = {gold.id for example in examples for gold in example.gold.answers if gold.id is not None}
+    golds = {id for example in examples for gold in example.gold.answers for id in _ids(gold)}
     nodes = {id for id, relations in (await graph.relations([*(topics | golds)])).items() if relations}
     unknown = [
         example for example in examples if all(_may_be_absent(gold, nodes, graph) for gold in example.gold.answers)
@@ -273,7 +274,7 @@ async def _count(graph: KnowledgeGraph, examples: Sequence[Example], found: Miss
 
 
 async def _count_unnamed(
-    graph: KnowledgeGraph, examples: Sequence[Example], nodes: Collection[EntityId], found: MissingNodes
+    graph: KnowledgeGraph, examples: Sequence[Example], nodes: Set[EntityId], found: MissingNodes
 ) -> None:
     """Count the questions none of whose gold answers has a name in the graph, and one of which is among these nodes."""
     ids = {gold.id for example in examples for gold in example.gold.answers if gold.id in nodes}
@@ -314,14 +315,20 @@ def _is_named(gold: Gold, named: Collection[str]) -> bool:
     return any(name in named for answer in gold.answers for name in (answer.name, *answer.aliases))
 
 
-def _may_be_absent(gold: GoldAnswer, nodes: Collection[EntityId], graph: KnowledgeGraph) -> bool:
+def _may_be_absent(gold: GoldAnswer, nodes: Set[EntityId], graph: KnowledgeGraph) -> bool:
     """Whether an answer has no node by its id, and should have one: it is no value, and no text of a fact."""
-    if gold.id in nodes or isinstance(graph, AttributedGraph) or _is_value(gold.name):
+    if not nodes.isdisjoint(_ids(gold)) or isinstance(graph, AttributedGraph) or _is_value(gold.name):
         return False
     if isinstance(graph, EmbeddedGraph):
         return not graph.has_text(gold.name)
     # Other graphs cannot search texts. In a server, an id that equals the name may be one.
     return gold.id is not None and not (isinstance(graph, HasServerStats) and gold.id == gold.name)
+
+
+def _ids(gold: GoldAnswer) -> list[EntityId]:
+    """Return the ids of an answer: its own, and the aliases that may be ids, as `answer_mids` are."""
+    own = [] if gold.id is None else [gold.id]
+    return [*own, *(alias for alias in gold.aliases if not re.search(r"\s", alias))]
 
 
 def _has_computed_answers(gold: Gold, nodes: Collection[EntityId], graph: KnowledgeGraph) -> bool:

@@ -53,6 +53,12 @@ async def test_nothing_is_said_if_all_is_there(dataset: Custom) -> None:
     assert await warnings(dataset, rows("Bo", {"id": "Bo", "name": "Robert"}, by_alias)) == []
 
 
+@pytest.mark.parametrize("dataset", ["Ann\tknows\tm.07\n"], indirect=True)
+async def test_an_alias_may_be_the_id_of_a_node_without_a_name(dataset: Custom) -> None:
+    assert await warnings(dataset, rows({"name": "Robert", "aliases": ["m.07"]})) == []
+    assert "no gold answer in the graph" in "".join(await warnings(dataset, rows({"name": "Cy", "aliases": ["m.08"]})))
+
+
 async def test_missing_nodes_are_counted(dataset: Custom) -> None:
     absent = rows("Bo", topic="Zoe").replace("q0", "q9")
     assert await warnings(dataset, rows("Bo", "Cy", {"id": "m.1", "name": "Di"}) + absent) == [
