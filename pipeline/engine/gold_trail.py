@@ -284,7 +284,7 @@ class GoldTrail:
         equal = [step for step in calls if raw and raw == (step.completion or "").strip()]
         containing = [step for step in calls if raw and raw in (step.completion or "")]
         for step in (equal or containing or calls)[-1:]:
-            self._marks.append(_Mark(step.index, "answered"))
+            self._marks.append(_Mark(step.index, "answered", number=int(bool(equal or containing))))
 
     # Selections
 

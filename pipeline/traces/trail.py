@@ -52,7 +52,8 @@ class TrailEvent(NamedTuple):
     - `kept`: `number` gold answers, or `number` of the `of` nodes at which the edge may begin, survived a selection;
     - `cut`: code dropped the edge, or `number` gold answers, or `number` of the `of` nodes at which the edge may begin.
       A `cut` by a depth limit is noted even with 0 gold answers, because the limit may have ended the search;
-    - `answered`: the answer was read from the completion of this call;
+    - `answered`: the answer was read from the completion of this call; `number` is 1 if it stands there, and 0 if this
+      is only the last call of a method whose code answers;
     - `topics`: `number` topic entities are in the graph. The engine looks this up after a wrong answer if no lookup of
       the method shows it;
     - `no_way`: the gold path with this last edge leads to no gold answer in the graph. The engine looks this up after a

@@ -313,6 +313,21 @@ def test_a_call_that_answers_is_not_responsible_for_the_plan_that_code_follows()
     assert seen == Loss("relation chosen", "model", 2, 1, "topic ✗ capital"), "it was offered, and answered"
 
 
+@pytest.mark.parametrize(("number", "lost"), [(1, ("model", 3)), (0, ("cap", 3)), (None, ("cap", 3))])
+def test_a_call_that_answers_in_place_of_going_on_has_ended_the_search(
+    number: int | None, lost: tuple[str, int]
+) -> None:
+    """ArG's model says that it needs no further relation. Older traces do not tell it from an end by code."""
+    kept = {"step": 3, "event": "kept", "edge": 1, "number": 1, "of": 1}
+    answered = {"step": 3, "event": "answered", "number": number}
+    paths = [{"topic": "norway", "relations": ["capital", "mayor"]}]
+    loss = find_loss(
+        row([LISTED, FOLLOWED, REACHED, kept, answered], "relations choose neighbours answer", gold_paths=paths)
+    )
+    assert loss is not None
+    assert (loss.stage, loss.reason, loss.step) == ("relation offered", *lost)
+
+
 @pytest.mark.parametrize("width", [1, 2, 3])
 def test_a_node_is_dropped_in_vain_if_the_graph_leads_nowhere(width: int, tmp_path: Path) -> None:
     """Two films star Ann, and none has the gold genre: whatever the beam drops, the graph is to blame."""

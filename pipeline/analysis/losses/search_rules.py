@@ -243,6 +243,7 @@ class SearchRules(TracedQuestion):
         if self._was_asked_last(path.edges[hop]):
             return self._loss_at("relation chosen", "cap", max(self._acting), path, hop)
         call = self._ending_call(after)
+        call = self._answer_that_ended(after) if call is None else call
         reason: Reason = "cap" if self._at_limit else self._model_reason(call)
         ended = self._loss_at("relation offered", reason, after if call is None else call, path, hop)
         return self._chance(path, hop) or ended

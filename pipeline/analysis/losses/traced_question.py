@@ -176,6 +176,11 @@ class TracedQuestion:
         """Return the call after a step that ended the search: the next one of an agent that decides, else the next."""
         return min((call for call in self._acting if call > after), default=self._call_after(after))
 
+    def _answer_that_ended(self, after: int) -> int | None:
+        """Return the call that has answered in place of going on, up to a step; None if code has ended the search."""
+        answered = [event.step for event in self._of("answered") if event.number and event.step <= after]
+        return max(answered, default=None)
+
     def _call_in(self, after: int, until: int | None) -> int | None:
         """Return the last call after a step, until another one; without that, the first call after the step."""
         if until is None:
