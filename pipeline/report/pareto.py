@@ -111,11 +111,15 @@ def _objection(block: Block, score: str, recommendation: Recommendation) -> str 
         return "The servers reported no tokens, so it is not known which of the ones with equal calls is cheaper."
     if recommendation.independent < recommendation.needed:
         count, asked = recommendation.independent, recommendation.questions
+        shown = (
+            "no other configuration is better by"
+            if recommendation.is_cheapest
+            else "a cheaper configuration is worse than the best one by less than"
+        )
         alike = f" (the {asked:,} that were asked have {count:,} sources, and those of one source count as one)"
         return (
             f"Too few questions: {count:,}{alike if count < asked else ''}. At least {recommendation.needed:,} are "
-            "needed to show that a cheaper configuration is worse than the best one by less than "
-            f"{100 * MARGIN:g} percentage points."
+            f"needed to show that {shown} {100 * MARGIN:g} percentage points."
         )
     return "No configuration answers a question correctly."
 

@@ -33,7 +33,9 @@ class Recommendation:
     independent: int
     """The questions, where those with the same source count as one."""
     needed: int
-    """The fewest independent questions with which a cheaper configuration can be shown not to be worse."""
+    """The fewest independent questions with which a configuration can be shown not to be worse than another one."""
+    is_cheapest: bool = False
+    """Whether no configuration is cheaper than the best one."""
     is_tied: bool = False
     """Whether one with as many calls may be cheaper, as tokens are not known: then none is recommended."""
     draws: Sequence[int] = ()
@@ -73,7 +75,9 @@ def recommend(scores: ScoreMatrix, costs: Mapping[int, tuple[float, float]], *, 
     cheaper = [index for index in among if costs[index] < costs[best]]
     independent = len(scores.values) if scores.sources is None else len(np.unique(scores.sources))
     confidence = scores.evaluation.confidence
-    needed = questions_to_show_not_worse(MARGIN, comparisons=len(cheaper), confidence=confidence) if cheaper else 0
+    # If the best one is the cheapest, no test chooses it. With a few questions, this is luck.
+    tests = max(len(cheaper), 1) if len(among) > 1 else 0
+    needed = questions_to_show_not_worse(MARGIN, comparisons=tests, confidence=confidence) if tests else 0
     p_values = [
         not_worse_p_value(scores.values[:, each] - scores.values[:, best], MARGIN, clusters=scores.sources)
         for each in cheaper
@@ -90,6 +94,7 @@ def recommend(scores: ScoreMatrix, costs: Mapping[int, tuple[float, float]], *, 
         questions=len(scores.values),
         independent=independent,
         needed=needed,
+        is_cheapest=not cheaper,
     )
 
 

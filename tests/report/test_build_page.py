@@ -474,13 +474,24 @@ def test_several_models_of_one_method_are_in_the_names() -> None:
 )
 def test_the_luckiest_of_several_seeds_is_not_recommended(seeds: tuple[int, ...], best: int, *, refused: bool) -> None:
     """Seeds that are not the best, or decide nothing, do not matter."""
-    drawn = [make(hits(right), {"depth": 1}) for right in seeds]
+    drawn = [make([*hits(right)] * 30, {"depth": 1}) for right in seeds]
     seeded = [replace(each, resolved={**each.resolved, "run": {"seed": n}}) for n, each in enumerate(drawn)]
-    other = make(hits(best), {"depth": 2})
+    other = make([*hits(best)] * 30, {"depth": 2})
     other = replace(other, resolved={**other.resolved, "method": {"name": "srp", "depth": 2}, "run": {"seed": 0}})
     (found,) = view(*seeded, other).scores[0].recommendations
     assert (f"is one of {len(seeds)} seeds" in (found.objection or "")) is refused
     assert (found.objection is None) is not refused
+
+
+def test_nothing_is_recommended_after_few_questions_even_if_the_best_one_is_the_cheapest() -> None:
+    """No test chooses it then: with so few questions it is the best one by luck."""
+    for times, objects in ((1, True), (30, False)):
+        cheap, dear = (make([*hits(n)] * times, {"depth": n}, calls=calls) for n, calls in ((5, 1.0), (3, 9.0)))
+        (found,) = view(cheap, dear).scores[0].recommendations
+        assert (
+            "to show that no other configuration is better by 2 percentage points" in (found.objection or "")
+        ) is objects
+        assert (found.objection is None) is not objects
 
 
 def test_different_graphs_have_a_warning() -> None:

@@ -132,7 +132,7 @@ class Loss:
 
 _CAUSES = {
     "cap": "limit of the method or the budget",
-    "graph": "graph, which does not have the topic entity, offers no relation that leads on, or does not name the answer",
+    "graph": "graph, which has no topic entity, no relation that leads on, or no name for the answer",
     "no topic entity": "dataset: the question names no topic entity",
     "no gold path": "search; the dataset has no gold path to say more",
     "old trace": f"trace, which cannot tell: {_OLD_TRACE}",
