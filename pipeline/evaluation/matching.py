@@ -53,9 +53,10 @@ def group_gold(gold: Gold, *, strip_accents: bool = True) -> GoldGroups:
         if not name:
             continue
         number = numbers.setdefault(name, len(numbers))
-        for text in (name, *(normalise(alias, strip_accents=strip_accents) for alias in answer.aliases)):
-            if text:
-                by_name.setdefault(text, set()).add(number)
+        # A method writes the id of a node that has no name.
+        others = (normalise(text, strip_accents=strip_accents) for text in (answer.id or "", *answer.aliases))
+        for text in filter(None, (name, *others)):
+            by_name.setdefault(text, set()).add(number)
         if answer.id is not None:
             by_id.setdefault(answer.id, set()).add(number)
     return GoldGroups(len(numbers), by_name, by_id)

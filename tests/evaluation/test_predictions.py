@@ -96,7 +96,7 @@ def test_gold_answers_without_names_need_predictions_with_ids(tmp_path: Path) ->
     examples = [Example(Question(id, "own", "test", "?"), Gold(answers=answers)) for id, answers in golds.items()]
     for answer, told, hits in (
         ("Lyon", ["only_id"], [0, 1, 1, 1, None]),
-        ("m.1", [], [1, 0, 1, 1, None]),
+        ("m.1", [], [1, 1, 1, 1, None]),
         ({"text": "Lyon", "id": "m.1"}, [], [1, 1, 1, 1, None]),
     ):
         file = write(tmp_path, *({"id": id, "answers": [answer]} for id in golds))

@@ -52,7 +52,7 @@ class _Question(SearchRules):
     def evidence_loss(self) -> Loss | None:
         """Return the loss of a gold answer that was found and is not in the prompt of the answering call."""
         found = self._of("found")
-        if not found:
+        if not found or self._row["hits_any"]:  # a gold answer that was given, though not as the first one, was found
             return None
         shown = [event for event in self._of("shown") if event.at > found[0].at]
         if not shown and (unnamed := self._of("unnamed")) and unnamed[-1].number:
@@ -62,12 +62,7 @@ class _Question(SearchRules):
         if self._is_counted:
             return self._count_loss(found[0])
         is_shown = any(event.step in self._answering for event in shown) or not self._answering
-        is_given_by_code = bool(self._row["hits_any"]) and not shown and self._was_kept_after(found[0])
-        return None if is_shown or is_given_by_code else self._unshown_loss(found, shown)
-
-    def _was_kept_after(self, found: Event) -> bool:
-        """Whether a selection kept a gold answer: code may answer with it, and no call is shown it."""
-        return any(event.number and event.at > found.at for event in self._of("kept"))
+        return None if is_shown else self._unshown_loss(found, shown)
 
     def _unshown_loss(self, found: Sequence[Event], shown: Sequence[Event]) -> Loss:
         """Return the loss of a gold answer that the answering call did not see; other calls may have been shown it."""
