@@ -214,7 +214,8 @@ class RunProgress:
                 left = round((task.total or 0) - task.completed)
                 asked = f"{counted(left, 'question')} of {counted(len(self._names), 'configuration')}"
                 fewer = "" if self._is_resumed else "; run.limit=… asks fewer"
-                self.say(f"{asked} to answer (each configuration counts its own){fewer}")
+                # Rows that cannot be read are known only when they are.
+                self.say(f"up to {asked} to answer (each configuration counts its own){fewer}")
             self._printed_at = time.monotonic()
             self._bar.start_task(self._task)
             if self._draws:

@@ -87,7 +87,8 @@ def test_a_sweep_has_no_score_of_all_its_configurations_together() -> None:
         run_progress.on_progress(FinishedRows(questions=2, hits=1.0, scored=2))
     begun, *_ = text.getvalue().splitlines()
     assert (
-        begun == "4 questions of 2 configurations to answer (each configuration counts its own); run.limit=… asks fewer"
+        begun
+        == "up to 4 questions of 2 configurations to answer (each configuration counts its own); run.limit=… asks fewer"
     )
     assert "questions × configurations 2/4" in text.getvalue()
     assert "Hits@1" not in text.getvalue()
