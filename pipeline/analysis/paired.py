@@ -278,8 +278,8 @@ def other_gold(rows: pl.DataFrame, others: pl.DataFrame) -> str | None:
     if changed.is_empty():
         return None
     return (
-        f"question {changed.sort()[0]} has other gold answers in each (run the commands of both again: rows "
-        "are scored by the gold answers of the dataset as it is now, without a call)"
+        f"question {changed.sort()[0]} has other gold answers in each (if both ask the same file, run the commands of "
+        "both again: rows are scored by the gold answers of the dataset as it is now, without a call)"
     )
 
 

@@ -63,7 +63,7 @@ def test_the_same_questions_with_other_gold_answers_are_refused(kgqa: Kgqa) -> N
     run_family(kgqa, "new", "llm=oracle")
     said = kgqa("compare", "old", "new").sentence
     assert said.startswith("old:0 and new:0 cannot be compared: question q2 has other gold answers in each")
-    assert "(run the commands of both again: " in said, "which one is older does not say whose answers are"
+    assert "run the commands of both again: " in said, "which one is older does not say whose answers are"
     report = kgqa("report", "old", "new").sentence
     assert report == said.replace("old:0 and new:0 cannot be compared", "old and new cannot be shown on one page")
     run_family(kgqa, "old", "llm=oracle")
