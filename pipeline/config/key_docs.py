@@ -145,7 +145,7 @@ def _named_folders(word: str) -> list[Path]:
         value = OverridesParser.create().parse_override(word).value()
     except HydraException:  # it is explained where it is composed
         return []
-    parts = [str(part).removeprefix("file://") for part in (value if isinstance(value, list) else [value])]
+    parts = [str(part).removeprefix("file://") for part in value] if isinstance(value, list) else []
     return [Path(part) for part in parts if "://" not in part and "${" not in part]
 
 
