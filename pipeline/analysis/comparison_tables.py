@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import polars as pl
 from rich.table import Table
 from rich.text import Text
 
@@ -195,7 +194,8 @@ def _columns(
         scored, mean, cost, base_failed = shown[0].questions, shown[0].base, shown[0].base_cost, shown[0].base_failed
     else:
         own = base.rows.drop_nulls(score)
-        scored, mean, cost, base_failed = own.height, _mean(base, score), mean_cost(base, own), count_failed(base, own)
+        mean = float(own[score].to_numpy().mean())
+        scored, cost, base_failed = own.height, mean_cost(base, own), count_failed(base, own)
     failed = [base_failed, *(each.failed for each in shown)]
     questions = [scored, *(each.questions for each in shown)]
     scores = [mean, *(each.other for each in shown)]
@@ -278,11 +278,6 @@ def _word(value: object) -> str:
     if isinstance(value, float) and value.is_integer():  # 0.0 and 0 are one value
         value = int(value)
     return written(value)
-
-
-def _mean(configuration: RunConfiguration, score: str) -> float:
-    mean: float = configuration.rows.select(pl.col(score).mean()).item()
-    return mean
 
 
 def _difference(each: Comparison, *, intervals: bool) -> Text:

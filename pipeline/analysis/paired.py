@@ -111,6 +111,11 @@ class RunConfiguration:
         share: float | None = self.rows.select(pl.col("at_limit").cast(pl.Float64).mean()).item()
         return share or 0.0
 
+    def mean(self, score: str) -> float | None:
+        """Return the mean of a score over the finished questions that have it; None if none has."""
+        mean: float | None = self.rows.select(pl.col(score).mean()).item()
+        return mean
+
     @property
     def retriever(self) -> str | None:
         """The name of its retriever; None if it has none."""

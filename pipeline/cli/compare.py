@@ -275,9 +275,7 @@ def _is_rescored(folder: RunFolder, configurations: Sequence[RunConfiguration], 
     """Whether the summary of a run has another score for one of these configurations than its traces."""
     summary = folder.read_summary() or {"points": []}
     saved = {point["point"]: point.get(score) for point in summary["points"]}
-    own = {
-        each.number: each.rows.select(pl.col(score).mean()).item() for each in configurations if each.folder == folder
-    }
+    own = {each.number: each.mean(score) for each in configurations if each.folder == folder}
     return any(number in saved and not _are_equal(saved[number], mean) for number, mean in own.items())
 
 
@@ -295,7 +293,7 @@ def _over_seeds(base: RunConfiguration, others: Sequence[RunConfiguration], scor
         [each.served for each in alike],
         [each.method for each in alike],
         [each.overrides for each in alike],
-        scores=[each.rows.select(pl.col(score).mean()).item() for each in alike],
+        scores=[each.mean(score) for each in alike],
         costs=[each.rows.select(counters).sum().row(0, named=True) for each in alike],
     )
 

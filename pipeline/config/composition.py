@@ -120,11 +120,11 @@ def compose(
     # Without those of a part of a section, such as `kg/vocabulary`.
     of_sections = {group: choice for group, choice in choices.items() if "/" not in group}
     try:
-        resolved = {**current_config(plain(composed, resolve=True)), "choices": of_sections}
+        resolved = current_config(plain(composed, resolve=True))
     except OmegaConfBaseException as error:
         raise UserError(_explain(error, overrides, name)) from None
-    refuse_unread(resolved, (*_sections(name), "choices"), choices, composed, lambda: _user_files(overrides))
-    return resolved
+    refuse_unread(resolved, _sections(name), choices, composed, lambda: _user_files(overrides))
+    return {**resolved, "choices": of_sections}
 
 
 @cache

@@ -20,18 +20,18 @@ _REFERENCE = re.compile(r"\$\{[^${}]*")
 
 def refuse_unread(
     resolved: Mapping[str, Any],
-    known: Collection[str],
+    sections: Collection[str],
     choices: Mapping[str, str],
     composed: DictConfig,
     files: Callable[[], Iterable[Path]],
 ) -> None:
-    """Raise UserError for the first key outside of the `known` sections that nothing reads.
+    """Raise UserError for the first key outside of the `sections` that nothing reads.
 
     A section of a group of the user's own may be there, a key to which others refer in what was `composed`, and one
     that holds a YAML anchor in one of the user's `files`.
     """
     own = {group.partition("/")[0] for group in choices} - {_PRESETS}
-    unknown = [key for key in resolved if key not in known and key not in own]
+    unknown = [key for key in resolved if key not in sections and key not in own]
     if not unknown:
         return
     references = " ".join(_REFERENCE.findall(OmegaConf.to_yaml(composed)))
@@ -40,10 +40,10 @@ def refuse_unread(
         word = re.escape(key)
         is_anchor = any(re.search(rf"^['\"]?{word}['\"]?:\s*&", text, re.MULTILINE) for text in texts)
         if not is_anchor and not re.search(rf"(?<![\w-]){word}(?![\w-])", references):
-            raise UserError(_sentence(key, resolved[key], choices.get(_PRESETS, "none"), known))
+            raise UserError(_sentence(key, resolved[key], choices.get(_PRESETS, "none"), sections))
 
 
-def _sentence(key: str, values: object, preset: str, known: Collection[str]) -> str:
+def _sentence(key: str, values: object, preset: str, sections: Collection[str]) -> str:
     if key == _PRESETS and preset != "none":
         return (
             f"the keys of experiment={preset} are below `{_PRESETS}`, where nothing reads them: write "
@@ -52,7 +52,6 @@ def _sentence(key: str, values: object, preset: str, known: Collection[str]) -> 
     if key == _PRESETS:
         inner = next(iter(values), "") if isinstance(values, Mapping) else values
         return f"nothing reads the key '{_PRESETS}.{inner}': experiment=NAME chooses a preset"
-    sections = [section for section in known if section != "choices"]
     section, _, rest = key.partition(".")
     if rest and section in sections:
         return f"a file has no key '{key}' with a dot: write '{section}:', and below it, indented, '{rest}: …'"

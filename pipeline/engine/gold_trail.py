@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.inverses import Inverses
-from pipeline.engine.leading_hops import leading_hops
+from pipeline.engine.leading_hops import LeadingHop, leading_hops
 from pipeline.kg.interface import GraphLookups, Hop, Neighbours
 from pipeline.normalisation import canonical_literal
 from pipeline.traces.schema import Step
@@ -330,9 +330,7 @@ class GoldTrail:
         """
         for path, numbers in zip(self.paths[:_MOST_AHEAD], self._numbers, strict=False):
             if self._undirected.issuperset(numbers):
-                hops = [tuple(self._along(edge)) for edge in numbers]
-                found = await leading_hops(graph, path.topic, hops, self._is_end, names=self._gold)
-                for edge, hop in zip(numbers, found or (), strict=False):
+                for edge, hop in zip(numbers, await self._hops_ahead(path, numbers, graph) or (), strict=False):
                     name = self._edges[edge].name
                     own = (relation.direction for relation in hop.relations if relation.name == name)
                     self._directions.setdefault(edge, set()).update(own)
@@ -359,12 +357,16 @@ class GoldTrail:
         if not self._starts.keys() - self._first or self._was_path_walked():
             return
         for path, numbers in zip(self.paths[:_MOST_AHEAD], self._numbers, strict=False):
-            hops = [tuple(self._along(edge)) for edge in numbers]
-            leading = await leading_hops(graph, path.topic, hops, self._is_end, names=self._gold)
+            leading = await self._hops_ahead(path, numbers, graph)
             if leading == []:
                 self._marks.append(_Mark(step, "no_way", numbers[-1]))
             for edge, hop in zip(numbers, leading or (), strict=False):
                 self._leading[edge] = self._leading.get(edge, frozenset()) | hop.nodes
+
+    async def _hops_ahead(self, path: GoldPath, numbers: Sequence[int], graph: GraphLookups) -> list[LeadingHop] | None:
+        """Return the hops of a path that lead to a gold answer, as `leading_hops` does."""
+        hops = [tuple(self._along(edge)) for edge in numbers]
+        return await leading_hops(graph, path.topic, hops, self._is_end, names=self._gold)
 
     def _was_path_walked(self) -> bool:
         """Whether the last edge of a gold path led to a gold answer."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from inspect import isawaitable
@@ -25,7 +25,7 @@ from pipeline.errors import BudgetExhausted, ServiceError, UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.metrics import score_question
 from pipeline.kg.fit_to_graph import fit_to_graph
-from pipeline.kg.interface import AttributedGraph, KnowledgeGraph
+from pipeline.kg.interface import AttributedGraph, GraphLookups, KnowledgeGraph
 from pipeline.kg.paths import gold_paths
 from pipeline.llm.prompt import Template
 from pipeline.llm.roles import FULL, PromptStyle, RoleRouter
@@ -34,7 +34,7 @@ from pipeline.retrieval.interface import RetrievalBackend
 from pipeline.traces.schema import TraceRow
 from pipeline.types import Answer, Example, Gold, Prediction, RelationPath
 
-_LOOK_AHEAD_S = 10
+_OWN_LOOKUPS_S = 10
 """Seconds that the engine's own lookups for the trail of a question may take."""
 _TRACEBACK_FRAMES = 20
 """Innermost frames of a traceback that are stored."""
@@ -63,7 +63,7 @@ async def run_question(
     example, unready = await _fitted(example, runtime)
     trail = GoldTrail(example.gold, [topic.id for topic in example.question.topic_entities])
     if uses_graph(runtime.method) and not (unready or trail.has_directions):
-        await _find_directions(example, runtime, trail)
+        await _look_up(trail.find_directions(runtime.graph.for_question(example.question)))
     record = QuestionRecord(runtime.budget, trail=trail)
     tools = _tools(example, runtime, cache, record, on_template)
     answer, error = _failed(record, unready) if unready else await _answer(example, runtime, tools, record)
@@ -82,7 +82,7 @@ async def run_question(
         gold_relations=await _gold_relations(example.gold),
     )
     if scores.hits_at_1 == 0 and not without_graph:
-        await _look_ahead(example, runtime, record)
+        await _look_up(_complete(record, runtime.graph.for_question(example.question)))
     return TraceRow(
         configuration=configuration,
         method=name,
@@ -123,21 +123,18 @@ def _in_time(runtime: ConfigurationRuntime) -> str:
     return f"within {budget.limit_s:g} s (raise budget.max_wall_s, here {budget.max_wall_s:g} s{grace})"
 
 
-async def _find_directions(example: Example, runtime: ConfigurationRuntime, trail: GoldTrail) -> None:
-    """Find the directions of gold paths that have none. Without the graph, they may be followed in either one."""
+async def _look_up(lookups: Awaitable[None]) -> None:
+    """Make lookups for the trail, which stays as it is if the graph does not answer: no score needs it."""
     with suppress(ServiceError, TimeoutError):
-        async with asyncio.timeout(_LOOK_AHEAD_S):
-            await trail.find_directions(runtime.graph.for_question(example.question))
+        async with asyncio.timeout(_OWN_LOOKUPS_S):
+            await lookups
 
 
-async def _look_ahead(example: Example, runtime: ConfigurationRuntime, record: QuestionRecord) -> None:
-    """Complete the trail of a wrong question. It stays as it is without the graph: no score needs it."""
-    with suppress(ServiceError, TimeoutError):
-        async with asyncio.timeout(_LOOK_AHEAD_S):
-            graph = runtime.graph.for_question(example.question)
-            last = max(0, len(record.steps) - 1)
-            await record.trail.look_topics_up(last, graph)
-            await record.trail.look_ahead(last, graph)
+async def _complete(record: QuestionRecord, graph: GraphLookups) -> None:
+    """Complete the trail of a wrong question. Raises ServiceError."""
+    last = max(0, len(record.steps) - 1)
+    await record.trail.look_topics_up(last, graph)
+    await record.trail.look_ahead(last, graph)
 
 
 def duplicate_row(row: TraceRow, configuration: int, name: str) -> TraceRow:

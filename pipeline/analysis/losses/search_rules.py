@@ -24,12 +24,12 @@ class SearchRules(TracedQuestion):
             return None
         lookups = self._steps_of("kg")
         if not self._is_topic_known(lookups):
-            has_none = self._row["topic_entities"] is not None and not self._row["topic_entities"]
-            return Loss("topic known", "no topic entity" if has_none else "graph", self.last_step)
+            reason: Reason = "no topic entity" if self._row["topic_entities"] == [] else "graph"
+            return Loss("topic known", reason, self.last_step)
         if self._paths:
             losses = [self._path_loss(path) for path in self._paths]
             return max(losses, key=lambda loss: (loss.hop or 0, STAGES.index(loss.stage)))
-        reason: Reason = "cap" if self._at_limit else "no gold path"
+        reason = "cap" if self._at_limit else "no gold path"
         return Loss("node reached", reason, lookups[-1]["index"] if lookups else self.last_step)
 
     def _is_topic_known(self, lookups: Sequence[Mapping[str, Any]]) -> bool:
