@@ -22,8 +22,20 @@ from pipeline.types import RUNTIME_ONLY
 
 
 def canonical(value: object) -> str:
-    """Return a value as JSON text. Equal values give the same text, whatever the order of their keys."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    """Return a value as JSON text. Equal values give the same text: 0 and 0.0, and keys in any order."""
+    return json.dumps(_with_integers(value), sort_keys=True, ensure_ascii=False)
+
+
+def _with_integers(value: object) -> object:
+    """Return a value with the numbers that have no fraction as integers."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case Mapping():
+            return {key: _with_integers(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_with_integers(one) for one in value]
+    return value
 
 
 def identity_hash(*configs: Mapping[str, Any]) -> str:

@@ -514,6 +514,14 @@ def test_an_agent_that_asks_about_a_node_that_does_not_exist_was_offered_no_rela
     assert find_loss(elsewhere) == Loss("relation chosen", "model", 2, 1, "topic ✗ capital")
 
 
+def test_an_agent_that_answers_at_once_was_lost_by_its_answer_and_not_by_its_thought() -> None:
+    trail = [{"step": 1, "event": "answered", "number": 1}]
+    assert find_loss(row(trail, "think act")) == Loss("relation offered", "model", 1, 1, "topic ✗ capital")
+    unread = row(trail, "plan answer")
+    unread["steps"][0]["error"] = "no list"
+    assert find_loss(unread) == Loss("relation offered", "parse failure", 0, 1, "topic ✗ capital")
+
+
 def test_a_reply_that_cannot_be_read_leaves_nothing_out() -> None:
     paths = [{"topic": "norway", "relations": ["king", "seat"]}]
     trail = [LISTED, {"step": 1, "event": "shown", "edge": 0}, FOLLOWED, {**REACHED, "number": 1}, ANSWER]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -229,10 +229,20 @@ class SearchRules(TracedQuestion):
         """Return the loss of a path whose topic entity was not explored."""
         if self._was_asked_last(path.edges[0]):
             return self._loss_at("relation chosen", "cap", max(self._acting), path, 0)
-        call = max(self._acting & self._answering, default=self._ending_call(-1))
+        finished = self._acting & self._answering or self._answered_at_once
+        call = max(finished, default=self._ending_call(-1))
         left_out = any(event.number for event in self._of("cut", path.edges[0])) or self._was_planned_too_long(path)
         reason: Reason = "cap" if left_out or self._at_limit else self._model_reason(call)
         return self._loss_at("relation offered", reason, call, path, 0)
+
+    @property
+    def _answered_at_once(self) -> Set[int]:
+        """The answering call of an agent that looked nothing up; empty if a reply before it could not be read.
+
+        That reply could have been a plan, and with it there would have been lookups.
+        """
+        unread = any(step.get("error") for step in self._steps_of("llm"))
+        return set() if unread or self._lookups_after(-1) else self._answering
 
     def _was_planned_too_long(self, path: NumberedPath) -> bool:
         """Whether a plan that begins like the path was dropped for its length."""
