@@ -368,7 +368,7 @@ def test_keys_that_differ_from_their_default_are_first() -> None:
     resolved = [config.compose([*words, f"method.depth={depth}"]) for depth in (2, 3)]
     keys = view(*(replace(make(hits(3)), resolved=each) for each in resolved)).keys
     changed = {key.name: (key.values, key.defaults) for key in keys if key.defaults}
-    assert changed["llm.error_rate"] == (["0.2"], ["0.0"])
+    assert changed["llm.error_rate"] == (["0.2"], ["0"])
     assert changed["method"] == (["arg"], ["srp"])
     assert changed["run.limit"] == (["20"], ["–"])
     assert set(changed["method.depth"][0]) == {"2", "3"}
