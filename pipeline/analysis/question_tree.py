@@ -405,9 +405,10 @@ def fact_tree(trace: QuestionTrace, most: int) -> TreeNode:
     gold, topics = gold_forms(trace), trace.row.get("topic_entities") or ()
     branches: dict[tuple[str, str], Any] = {}
     for chain in grouped(facts[:most], lambda fact: fact["chain"]).values():
-        branch = branches
-        for hop in _hops(chain, topics):
-            branch = branch.setdefault(hop, {})
+        for walk in _walks(chain, topics):
+            branch = branches
+            for hop in walk:
+                branch = branch.setdefault(hop, {})
     known, shown = _count_distinct(facts), _count_distinct(facts[:most])
     label = f"facts in the evidence: {known}{f', of which {shown} are shown' if shown < known else ''}"
     return TreeNode(label, "question", children=_fact_nodes(branches, gold))
@@ -430,23 +431,32 @@ def _fact_nodes(branches: Mapping[tuple[str, str], Any], gold: Set[str]) -> Sequ
     ]
 
 
-def _hops(facts: Sequence[Mapping[str, Any]], topics: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the start of a chain and each of its hops: the relation with its direction, and the name of the node."""
+def _walks(facts: Sequence[Mapping[str, Any]], topics: Collection[str]) -> Iterator[list[tuple[str, str]]]:
+    """Yield the hops of a chain from where it starts: the relation with its direction, and the name of the node.
+
+    A chain whose next fact begins at another node than the last one is several walks. Of the ends of its first fact, a
+    walk starts at the one from which it is the longest, and of equal ones at the topic entity or else at the head.
+    """
     names = {fact[end]: fact[f"{end}_name"] or fact[end] for fact in facts for end in ("head", "tail")}
-    here = _start(facts, topics)
-    yield "", names[here]
+    while facts:
+        starts = (str(facts[0]["head"]), str(facts[0]["tail"]))
+        nodes = max((_nodes(start, facts) for start in starts), key=lambda walk: (len(walk), walk[0] in topics))
+        hops = [
+            (f"{fact['relation']} {'→' if fact['head'] == here else '←'} ", names[there])
+            for here, there, fact in zip(nodes, nodes[1:], facts, strict=False)
+        ]
+        yield [("", names[nodes[0]]), *hops]
+        facts = facts[len(hops) :]
+
+
+def _nodes(start: str, facts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the nodes of a walk that begins at a node, up to a fact that does not have the last of them."""
+    nodes = [start]
     for fact in facts:
-        forwards = fact["head"] == here
-        here = fact["tail"] if forwards else fact["head"]
-        yield f"{fact['relation']} {'→' if forwards else '←'} ", names[here]
-
-
-def _start(facts: Sequence[Mapping[str, Any]], topics: Collection[str]) -> str:
-    """Return the node at which a chain of facts starts: that of a single fact at the topic entity, if it has one."""
-    first = facts[0]
-    if len(facts) == 1:
-        return str(first["tail"] if first["tail"] in topics and first["head"] not in topics else first["head"])
-    return str(first["tail"] if first["head"] in (facts[1]["head"], facts[1]["tail"]) else first["head"])
+        if nodes[-1] not in (fact["head"], fact["tail"]):
+            break
+        nodes.append(str(fact["tail"] if fact["head"] == nodes[-1] else fact["head"]))
+    return nodes
 
 
 # The trail: what a step did to the gold answers and gold paths

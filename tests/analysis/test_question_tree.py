@@ -103,6 +103,22 @@ def test_a_single_fact_starts_at_the_topic_entity() -> None:
     assert len(fact_tree(backwards, most=5).children) == 2, "nothing says where the chain of one fact starts"
 
 
+@pytest.mark.parametrize(
+    ("chain", "walks"),
+    [
+        (
+            ["film cast ann", "film cast ann", "film language latin"],
+            ["film", "cast → ann", "cast ← film", "language → latin"],
+        ),
+        (["ann knows bob", "bob knows ann", "bob likes oslo"], ["bob", "knows ← ann", "knows ← bob", "likes → oslo"]),
+        (["ann knows bob", "oslo in norway"], ["ann", "knows → bob", "oslo", "in → norway"]),
+    ],
+)
+def test_no_fact_is_drawn_that_is_not_in_the_evidence(chain: list[str], walks: list[str]) -> None:
+    """A chain may go back over its first edge, and may hold facts that do not follow one another."""
+    assert [node.label for node in nodes(fact_tree(with_chains(chain), most=5))][1:] == walks
+
+
 def test_facts_that_chains_share_are_counted_once() -> None:
     chains = ["ann knows bob", "bob likes oslo"], ["ann knows bob", "bob likes rome"], ["ann knows bob"]
     shared = with_chains(*chains)
