@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from math import inf
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from rich.console import RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
@@ -39,7 +39,9 @@ _EARLY_S = 60.0
 _EARLY_SHARE = 0.01
 
 _RECENT = 8
-"""The fewest rows of the second half of the time by which the pace is known."""
+"""The fewest rows by which the pace is known, if so many have finished."""
+_RECENT_SHARE = 0.25
+"""The share of the time, counted back from now, whose rows tell the pace."""
 
 _UNKNOWN = "…"
 """What the bar shows until a row has finished."""
@@ -48,7 +50,8 @@ _UNKNOWN = "…"
 class Pace:
     """How fast rows finish: by those that have finished with new calls, and by how long the next one is awaited.
 
-    Only the second half of the time counts: the questions of the next dataset of a sweep may be harder.
+    Only the last quarter of the time counts, or more of it if fewer than `_RECENT` rows finished in it: the questions
+    of the next dataset of a sweep may be harder, and the longest questions finish last.
     """
 
     def __init__(self) -> None:
@@ -56,7 +59,7 @@ class Pace:
         self.rows = 0
         self.last_s = 0.0
         """Seconds from the start to the last row that finished."""
-        self._history: deque[tuple[float, float, int]] = deque([(0.0, 0.0, 0)])
+        self._history: deque[tuple[float, float, int]] = deque([(-1.0, 0.0, 0)])
         """For each second with a row: when its first and its last row finished, and the rows until then."""
 
     def finish(self, rows: int, elapsed: float) -> None:
@@ -72,25 +75,35 @@ class Pace:
         """Return the rate; None until a row has finished. It falls while the next row takes longer than the mean."""
         if not self.rows or not elapsed:
             return None
-        start_s, before = self._half(elapsed)
+        start_s, before = self._start(elapsed)
         rows, seconds = self.rows - before, self.last_s - start_s
         is_overdue = (elapsed - self.last_s) * rows > seconds
         return (rows + 1) / (elapsed - start_s) if is_overdue else rows / seconds
 
-    def _half(self, elapsed: float) -> tuple[float, int]:
-        """Return when the second half of the time began, and the rows until then; the start if it has too few rows."""
-        while len(self._history) > 1 and self._history[1][1] <= elapsed / 2:
+    def _start(self, elapsed: float) -> tuple[float, int]:
+        """Return when the time that counts began, and the rows until then."""
+        until = elapsed * (1 - _RECENT_SHARE)
+        while len(self._history) > 1 and self._history[1][1] <= until and self.rows - self._history[1][2] >= _RECENT:
             self._history.popleft()
         _, start_s, before = self._history[0]
-        return (start_s, before) if start_s <= elapsed / 2 and self.rows - before >= _RECENT else (0.0, 0)
+        return start_s, before
 
     def left_s(self, rows: float, elapsed: float) -> float | None:
-        """Return the seconds that so many further rows will take; None until a row has finished."""
+        """Return the seconds that so many further rows will take; None until a row has finished.
+
+        A row that takes longer than those before it is expected to take as long again as it has been awaited.
+        """
         rate = self.per_second(elapsed)
         if rate is None:
             return None
-        begun = min(1.0, (elapsed - self.last_s) * rate)
-        return max(0.0, rows - begun) / rate
+        awaited = elapsed - self.last_s
+        begun = min(1.0, awaited * rate)
+        return max(0.0, (rows - begun) / rate, awaited if rows else 0.0)
+
+    def is_slowing(self, elapsed: float) -> bool:
+        """Whether rows finish at less than half of the mean rate: those that are left take longer than the others."""
+        rate = self.per_second(elapsed)
+        return rate is not None and 2 * rate * elapsed < self.rows
 
 
 class _Rate(ProgressColumn):
@@ -106,7 +119,8 @@ class _TimeLeft(ProgressColumn):
     def render(self, task: Task) -> Text:
         left = _left_s(task)
         text = _UNKNOWN if left is None else str(timedelta(seconds=round(left)))
-        return Text(f"~ {text}" if left is not None and task.fields["is_uneven"] else text, style="progress.remaining")
+        sign = {"at least ": "≥ ", "about ": "~ ", "": ""}[_certainty(task)]
+        return Text(f"{sign}{text}" if left is not None else text, style="progress.remaining")
 
 
 def _rate_text(task: Task) -> str:
@@ -124,6 +138,13 @@ def _left_s(task: Task) -> float | None:
         return None
     left: float | None = pace.left_s(total - task.completed, elapsed)
     return left if left is None or left >= 1 else None  # the mean says nothing of the last rows, which take longest
+
+
+def _certainty(task: Task) -> Literal["at least ", "about ", ""]:
+    """Return the words before the time left."""
+    if task.fields["pace"].is_slowing(task.elapsed or 0.0):
+        return "at least "
+    return "about " if task.fields["is_uneven"] else ""
 
 
 class _Bar(Progress):
@@ -291,8 +312,7 @@ class RunProgress:
     def _line(self) -> str:
         task = self._bar.tasks[0]
         seconds = None if task.finished else _left_s(task)
-        about = "about " if task.fields["is_uneven"] else ""
-        left = f"{about}{seconds:,.0f} s left" if seconds else ""
+        left = f"{_certainty(task)}{seconds:,.0f} s left" if seconds else ""
         failed = f"{self.sum.failed:,} failed" if self.sum.failed else ""
         done = f"{self._unit} {self._rows:,}/{task.total:,.0f}"
         parts = (done, _rate_text(task), left, self._hits, failed, self._bar.doing)

@@ -186,7 +186,21 @@ def test_a_steady_rate_is_shown_as_it_is() -> None:
         assert row < 150 or pace.per_second(row / 100) == pytest.approx(100)
 
 
-def test_only_the_second_half_of_the_time_counts() -> None:
+def test_the_last_rows_which_take_longest_are_expected_to_take_longer() -> None:
+    """A thousand questions took a tenth of a second each, and the last ones a minute each."""
+    pace = Pace()
+    for row in range(1, 1001):
+        pace.finish(row, row / 10)
+    assert not pace.is_slowing(101.0)
+    for row, second in enumerate((160.0, 220.0, 280.0), start=1001):
+        pace.finish(row, second)
+    assert pace.is_slowing(280.0)
+    assert 20 < (pace.left_s(2, 281.0) or 0) < 60
+    assert pace.left_s(2, 340.0) == 60, "as long again as it has been awaited"
+    assert pace.left_s(0, 340.0) == 0
+
+
+def test_only_the_last_quarter_of_the_time_counts() -> None:
     """The questions of one hop took a second each, those of three hops take ten."""
     pace = Pace()
     for second in range(1, 101):
@@ -224,7 +238,7 @@ def test_the_time_left_is_about_right_while_slow_configurations_lag_behind() -> 
         now = float(second)
         run_progress.on_progress(FinishedRows(questions=sum(n for _, n in rows.values()), of_configurations=rows))
         seen.append(run_progress._line().rpartition(" · ")[2])
-    assert seen == ["about 207 s left", "135 s left"]
+    assert seen == ["about 207 s left", "103 s left"]
 
 
 def test_a_shard_that_was_nearly_finished_before_the_run_went_on_says_nothing_about_its_speed() -> None:
