@@ -236,7 +236,18 @@ def _warnings(block: Block) -> list[str]:
         "curves use the original ones.": block.rescored,
     }
     refused = [f"{isolated(refusal)}." for refusal in retry_refusals_of(configurations)]
-    return [*score_notes, *(warning for warning, applies in warnings.items() if applies), *refused, *_unreadable(block)]
+    known = (warning for warning, applies in warnings.items() if applies)
+    return [*score_notes, *known, *refused, *_unreadable(block), *_reused_seconds(block)]
+
+
+def _reused_seconds(block: Block) -> Iterator[str]:
+    """Say of each run with replies of earlier runs that its seconds were not measured under one load."""
+    for run in {id(each.run): each.run for each in block.configurations if each.cost(SECONDS) is not None}.values():
+        if reused := (run.totals or {}).get("reused_llm_calls"):
+            yield (
+                f"{inline(run.name)}: {reused:,} of its model calls {agreeing('come', reused)} from earlier runs, with the "
+                "seconds that they took there. Seconds depend on the load of the servers, so do not compare them."
+            )
 
 
 def _unreadable(block: Block) -> Iterator[str]:

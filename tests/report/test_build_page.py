@@ -229,6 +229,15 @@ def test_seconds_of_a_simulated_model_are_left_out_unless_they_were_set() -> Non
     assert [view(each).has_seconds for each in (own, simulated, slow)] == [True, False, True]
 
 
+def test_seconds_of_replies_that_earlier_runs_measured_have_a_warning() -> None:
+    run = replace(RUN, totals={"complete": True, "reused_llm_calls": 875})
+    (warning,) = view(make(hits(3), label=None, run=run)).warnings
+    assert warning.startswith(
+        "run: 875 of its model calls come from earlier runs, with the seconds that they took there."
+    )
+    assert view(make(hits(3), run=run)).warnings == [], "a simulated model takes no seconds"
+
+
 def test_a_cheaper_configuration_that_is_hardly_worse_is_recommended_and_marked() -> None:
     best, cheap, poor = hits(380, 400), [0.0, *hits(379, 399)], hits(40, 400)
     configurations = [
