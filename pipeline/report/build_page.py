@@ -245,8 +245,8 @@ def _reused_seconds(block: Block) -> Iterator[str]:
     for run in {id(each.run): each.run for each in block.configurations if each.cost(SECONDS) is not None}.values():
         if reused := (run.totals or {}).get("reused_llm_calls"):
             yield (
-                f"{inline(run.name)}: {reused:,} of its model calls {agreeing('come', reused)} from earlier runs, with the "
-                "seconds that they took there. Seconds depend on the load of the servers, so do not compare them."
+                f"{inline(run.name)}: {reused:,} of its model calls {agreeing('come', reused)} from earlier runs, with "
+                "the seconds that they took there. Seconds depend on the load of the servers, so do not compare them."
             )
 
 
