@@ -259,7 +259,9 @@ class OpenAIClient(ReplicatedClient[Request[Any], Answered[Any]]):
 
 
 def _read(server: Server, response: Response) -> Reply:
-    return Reply(server.url, response.status, response.body, response.answered, response.seconds, is_busy(response))
+    return Reply(
+        server.url, response.status, response.body, response.answered, response.seconds or 0.0, is_busy(response)
+    )
 
 
 def _likely_cause(body: bytes, defect: str | None) -> str:

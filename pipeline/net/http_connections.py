@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
+import sys
 import time
 import zlib
 from collections import defaultdict, deque
@@ -27,6 +29,8 @@ KEEP_ALIVE_S = 4.0
 _BETWEEN_OPENINGS_S = 0.001
 """Connections open one after the other: a server that gets thousands at once would refuse some."""
 _COMPRESSED = ("gzip", "deflate")
+_TCP_INFO = struct.Struct("=44xI4xI")
+"""Of `struct tcp_info` of Linux: the milliseconds since data were sent, and since data were received."""
 
 
 class Response(NamedTuple):
@@ -36,8 +40,8 @@ class Response(NamedTuple):
     headers: Mapping[str, str]
     """By names in lower case."""
     body: bytes
-    seconds: float = 0.0
-    """From the request to the last byte, without queues of this process; 0 if it was not measured."""
+    seconds: float | None = None
+    """From the last byte of the request to that of the response; None if it was not measured."""
 
     @property
     def answered(self) -> str:
@@ -221,8 +225,26 @@ class _Connection(asyncio.Protocol):
         if not self._parser.should_keep_alive():
             self._transport.close()
         if not self._response.done():
-            self._response.set_result(Response(status, self._headers, body))
+            self._response.set_result(Response(status, self._headers, body, self._seconds))
         self._response = None
+
+    @property
+    def _seconds(self) -> float | None:
+        """The seconds between request and response by the kernel's clock; None if the system does not tell them.
+
+        The time until this process reads the response is its own: with many questions at once, its event loop is busy.
+        """
+        if sys.platform != "linux":
+            return None
+        connection = self._transport.get_extra_info("socket")
+        sent: int
+        received: int
+        try:
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+            sent, received = _TCP_INFO.unpack(info)
+        except (OSError, struct.error):  # the connection is closed, or not that of Linux's own TCP
+            return None
+        return max(0, sent - received) / 1000
 
     def _decoded(self, body: bytes) -> bytes:
         if self._headers.get("content-encoding", "").lower() not in _COMPRESSED:

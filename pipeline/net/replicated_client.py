@@ -283,7 +283,7 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             server.answers.append(now)
         elif is_busy(response):
             server.sent_away_s = max(server.sent_away_s, latency_s)
-        return response._replace(seconds=latency_s)
+        return response if response.seconds is not None else response._replace(seconds=latency_s)
 
     async def post(self, url: URL, data: Any) -> Response:
         """Send one `POST`, outside of all statistics. Raises TRANSPORT_ERRORS."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 import ssl
 import subprocess
+import threading
+import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -87,6 +90,33 @@ def test_requests_are_sent_on_the_event_loop_of_ray_workers() -> None:
             return body
 
     assert uvloop.run(exchange()) == b"ok"
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_the_time_until_a_busy_process_reads_a_response_does_not_count(run: Callable[..., Any]) -> None:
+    """Two threads: the server answers at once, and the event loop of the client does something else meanwhile."""
+
+    def answer(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        connection.recv(10_000)
+        connection.sendall(OK)
+
+    async def ask(url: URL) -> Response:
+        connections = HttpConnections({}, connect_timeout_s=5, max_reply_mb=1)
+        asking = asyncio.create_task(connections.post(url, b"{}"))
+        while not asking.done():
+            await asyncio.sleep(0.01)
+            time.sleep(1)  # noqa: ASYNC251 - the loop is to be blocked
+        connections.close()
+        return asking.result()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=answer, args=(listening,))
+        server.start()
+        response: Response = run(ask(URL(f"http://127.0.0.1:{listening.getsockname()[1]}/")))
+        server.join()
+    assert response.seconds is not None
+    assert response.seconds < 0.9
 
 
 async def test_a_connection_is_used_again_and_several_serve_requests_at_the_same_time(
