@@ -263,12 +263,14 @@ def _computation(configuration: RunConfiguration, base: RunConfiguration, score:
     """Return what is equal for configurations that computed the same: they differ in keys that decided nothing.
 
     They are those of one run, or of the batches of one search, which make no call twice, and had equal scores, calls
-    and tokens for every question that they have in common with the base.
+    and tokens for every question that they have in common with the base. If the servers count no tokens, nothing tells.
     """
     folder = configuration.folder
     rows = configuration.rows.join(base.rows, on="question_id", how="semi").sort("question_id")
     content = hashlib.blake2b("\0".join(rows["question_id"]).encode())
     content.update(rows.select(*_COMPUTED, score).cast(pl.Float64).to_numpy().tobytes())
+    if rows["llm_calls"].sum() and not rows.select("prompt_tokens", "completion_tokens").sum().sum_horizontal().item():
+        content.update(str(configuration.number).encode())
     return folder.search or folder.path, content.digest()
 
 

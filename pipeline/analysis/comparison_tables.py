@@ -16,6 +16,7 @@ from pipeline.evaluation.configuration_summary import STANDARD_SCORES
 from pipeline.evaluation.score_tables import (
     SHARED_COLUMN,
     FittingTable,
+    PValue,
     key_columns,
     percent,
     plain_table,
@@ -65,7 +66,10 @@ def reading_lines(configurations: Sequence[RunConfiguration]) -> Iterator[str]:
 
 
 def best_of(comparisons: Sequence[Comparison], top: int) -> list[Comparison]:
-    """Return those of the `top` configurations with the highest scores, the highest first."""
+    """Return the `top` configurations with the highest scores, the highest first.
+
+    Each score is seen from the base, on the questions that both answered: other questions may be easier.
+    """
     return sorted(comparisons, key=lambda each: (-each.difference.mean, each.cost.calls))[:top]
 
 
@@ -151,8 +155,9 @@ def flip_table(base: RunConfiguration, flips: Flips, *, binary: bool, top: int) 
 
 def rerun_variance_lines(base: RunConfiguration, variance: RerunVariance, *, score: str, questions: int) -> list[str]:
     """Describe how many calls changed in a rerun, the effect on the score, and which differences are noise."""
-    asked = variance.questions
-    sample = f"noise: {counted(asked, 'question')} of {base.name} {agreeing('were', asked)} run again"
+    sample = f"noise: {counted(variance.asked, 'question')} of {base.name} {agreeing('were', variance.asked)} run again"
+    if variance.questions < variance.asked:
+        sample += f", of which it had answered {variance.questions:,}"
     if variance.deterministic:
         return [
             f"{sample}, and each of {counted(variance.repeated, 'call')} returned the same text:",
@@ -212,7 +217,7 @@ def _columns(
         **{heading: list(map(Text, cells)) for heading, cells in texts.items()},
         "difference": [Text(_ABSENT), *(_difference(each, intervals=intervals) for each in shown)],
         "flips": [Text(_ABSENT), *(Text(f"+{len(each.won)} -{len(each.lost)}") for each in shown)],
-        "p": [Text(_ABSENT), *(Text(_p(each.corrected_p)) for each in shown)],
+        "p": [Text(_ABSENT), *(PValue(each.corrected_p) for each in shown)],
         "verdict": [Text("base"), *(Text(each.verdict, _STYLES.get(each.verdict, "")) for each in shown)],
         "calls": [Text(f"{cost.calls:.1f}") for cost in costs],
         "tokens": [Text(f"{cost.tokens:,.1f}") for cost in costs],
@@ -326,10 +331,6 @@ def _rest(comparisons: Sequence[Comparison], shown: Sequence[Comparison]) -> Ite
 def _range(numbers: Sequence[int], noun: str) -> str:
     low, high = min(numbers), max(numbers)
     return f"{'' if low == high else f'{low:,} to '}{counted(high, noun)}"
-
-
-def _p(value: float) -> str:
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _answers(answers: Sequence[str]) -> Text:

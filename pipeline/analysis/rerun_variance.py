@@ -30,10 +30,12 @@ class RerunVariance:
     unrepeated: int
     """Calls that only one run made, because earlier completions differ."""
     confidence: float
+    asked: int
+    """Number of questions in the second run."""
 
     @property
     def questions(self) -> int:
-        """Number of questions in the sample."""
+        """Number of questions that both runs answered."""
         return len(self.differences)
 
     @property
@@ -54,6 +56,7 @@ class RerunVariance:
         """Return the figures for JSON output."""
         return {
             "questions": self.questions,
+            "asked_again": self.asked,
             "calls_repeated": self.repeated,
             "calls_differing": self.differing,
             "calls_unrepeated": self.unrepeated,
@@ -92,4 +95,5 @@ def measure_rerun_variance(first: RunConfiguration, second: RunConfiguration, sc
         differing=repeated.filter(pl.col("completion") != pl.col("completion_again")).height,
         unrepeated=calls.height - repeated.height,
         confidence=scoring.confidence,
+        asked=second.rows.height,
     )

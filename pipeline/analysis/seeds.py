@@ -122,13 +122,15 @@ def over_seeds(
     """Return the `seed_means` of a score, which it names.
 
     `costs` are the counters of each configuration. Seeds share their calls if these are equal, and at most one of them
-    has made calls of its own.
+    has made calls of its own. If their replies come from earlier runs, nothing tells whether seeds shared them there.
     """
     groups = seed_groups(configs, served)
     own = [each.get("llm_calls", 0) - each.get("llm_calls_shared", 0) for each in costs]
     equal = [tuple(each.get(name, 0) for name in _EQUAL) for each in costs]
     are_shared = [
-        sum(bool(own[position]) for position in group) <= 1 and len({equal[position] for position in group}) == 1
+        sum(bool(own[position]) for position in group) <= 1
+        and len({equal[position] for position in group}) == 1
+        and not any(configs[position]["run"].get("reuse") for position in group)
         for group in groups
     ]
     models = [str(each.get("model")) for each in served]

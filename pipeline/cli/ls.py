@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from math import isinf
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
@@ -20,7 +21,7 @@ from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
 from pipeline.engine.retry_advice import retry_refusals
 from pipeline.errors import UserError
-from pipeline.evaluation.configuration_summary import differing_overrides, rivals, standing
+from pipeline.evaluation.configuration_summary import differing_overrides, known_tokens, rivals, standing
 from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.llm.interface import is_told_gold
 from pipeline.text import counted, kgqa
@@ -245,8 +246,13 @@ def _figures(summary: Mapping[str, Any]) -> dict[str, Any]:
         "older_replies": summary.get("older_replies", 0),
         "logical_llm_calls": summary["logical_llm_calls"],
         "physical_llm_calls": summary["physical_llm_calls"],
-        "tokens": sum(point["tokens"] for point in points),
+        "tokens": None if all(map(_has_no_tokens, points)) else sum(point["tokens"] for point in points),
     }
+
+
+def _has_no_tokens(point: Mapping[str, Any]) -> bool:
+    """Whether a configuration made calls, and the servers counted no tokens."""
+    return isinf(known_tokens(point["llm_calls"], point["tokens"]))
 
 
 def _are_seeds(points: Sequence[Mapping[str, Any]]) -> bool:

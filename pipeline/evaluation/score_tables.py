@@ -73,6 +73,19 @@ def plain_table(
     )
 
 
+class PValue(Text):
+    """A p-value as it is printed, to three decimals. Files mark it by its exact value."""
+
+    def __init__(self, value: float) -> None:
+        """Take the p-value of a test, between 0 and 1."""
+        super().__init__("<0.001" if value < 0.001 else f"{value:.3f}")
+        self.value = value
+
+    def copy(self) -> PValue:
+        """Return a copy that knows the value, for tables that copy their cells."""
+        return PValue(self.value)
+
+
 @dataclass(frozen=True)
 class FittingTable:
     """A table without as many of its optional columns as it takes to print each row on one line."""

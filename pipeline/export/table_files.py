@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.errors import UserError
-from pipeline.evaluation.score_tables import FittingTable
+from pipeline.evaluation.score_tables import FittingTable, PValue
 from pipeline.text import printable
 from pipeline.traces.storage import StoragePath, make_folder, storage_path, storing, write_whole
 
@@ -29,8 +29,8 @@ _FIGURE = re.compile(rf"({_NUMBER.pattern})(?:\s({_NUMBER.pattern})[–…]({_NU
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 """What a spreadsheet takes for the beginning of a formula."""
 _MARKS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
-_P, _MARKED = "p", "difference"
-"""The column of p-values, and the column that gets their marks."""
+_MARKED = "difference"
+"""The column that gets the marks of the p-values."""
 _MARK_NOTE = "* p < 0.05, ** p < 0.01, *** p < 0.001, corrected"
 
 
@@ -106,9 +106,13 @@ def file_table(table: Table) -> FileTable:
     numeric = [column.justify == "right" for column in table.columns]
     rows = [list(row) for row in zip(*columns, strict=True)]
     note = _plain(table.caption or "")
-    if _P in headings and _MARKED in headings:
-        p, marked = headings.index(_P), headings.index(_MARKED)
-        rows = [[_with_mark(cell, row[p]) if at == marked else cell for at, cell in enumerate(row)] for row in rows]
+    tested = next(
+        (list(column.cells) for column in table.columns if any(isinstance(p, PValue) for p in column.cells)), []
+    )
+    if tested and _MARKED in headings:
+        marked = headings.index(_MARKED)
+        for row, p in zip(rows, tested, strict=True):
+            row[marked] = _with_mark(row[marked], p)
         note = f"{note}\n{_MARK_NOTE}"
     return FileTable(_line(_plain(table.title or "")), headings, numeric, rows, note.strip())
 
@@ -125,10 +129,9 @@ def _cell(text: str) -> Cell:
     return Cell(_line(text), number, low, high)
 
 
-def _with_mark(cell: Cell, p: Cell) -> Cell:
-    value = 0.0 if p.text.startswith("<") else float(p.number or "1")
-    mark = next((mark for limit, mark in _MARKS if value < limit), "")
-    return Cell(cell.text, cell.number, cell.low, cell.high, mark)
+def _with_mark(cell: Cell, p: RenderableType) -> Cell:
+    value = p.value if isinstance(p, PValue) else 1.0
+    return replace(cell, mark=next((mark for limit, mark in _MARKS if value < limit), ""))
 
 
 def _heading(text: str) -> str:

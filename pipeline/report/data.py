@@ -204,13 +204,12 @@ class Block:
             index for index, configuration in enumerate(self.configurations) if configuration.questions_digest == digest
         ]
 
-    @cached_property
-    def draws(self) -> list[list[int]]:
-        """The comparable configurations that differ in `run.seed` alone, and in their scores, by index."""
+    def draws(self, score: str) -> list[list[int]]:
+        """Return the comparable configurations that differ in `run.seed` alone, and in a score, by index."""
         comparable = [self.configurations[index] for index in self.comparable]
         groups = seed_groups([each.resolved for each in comparable], [each.served for each in comparable])
         indices = [[self.comparable[position] for position in group] for group in groups]
-        return [each for each in indices if len({self.configurations[index].scores_digest for index in each}) > 1]
+        return [each for each in indices if len({self.configurations[at].summary.score(score) for at in each}) > 1]
 
     @cached_property
     def charted(self) -> list[str]:

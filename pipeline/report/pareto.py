@@ -39,7 +39,8 @@ def recommendations(block: Block, score: str) -> list[Recommendation]:
     if not block.has_one_graph:
         return [replace(each, recommended=None) for each in found]
     found = [replace(each, recommended=None, is_tied=True) if _is_tied(block, each) else each for each in found]
-    return [replace(each, recommended=None, draws=draws) if (draws := _draws(block, each)) else each for each in found]
+    by_seed = ((each, _draws(block, score, each)) for each in found)
+    return [replace(each, recommended=None, draws=draws) if draws else each for each, draws in by_seed]
 
 
 def _is_tied(block: Block, recommendation: Recommendation) -> bool:
@@ -52,10 +53,10 @@ def _is_tied(block: Block, recommendation: Recommendation) -> bool:
     return isinf(tokens) and any(block.configurations[each].cost_key[0] == calls for each in among if each != chosen)
 
 
-def _draws(block: Block, recommendation: Recommendation) -> Sequence[int]:
+def _draws(block: Block, score: str, recommendation: Recommendation) -> Sequence[int]:
     """Return the seeds among which the best or the recommended configuration was the luckiest."""
     chosen = {recommendation.best, recommendation.recommended}
-    return next((group for group in block.draws if not chosen.isdisjoint(group)), ())
+    return next((group for group in block.draws(score) if not chosen.isdisjoint(group)), ())
 
 
 def _different(block: Block, among: Sequence[int]) -> list[int]:

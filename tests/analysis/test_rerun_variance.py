@@ -60,11 +60,20 @@ def test_calls_with_equal_keys_are_compared_and_others_are_counted(tmp_path: Pat
     assert not variance.deterministic
     assert variance.margin(100) == pytest.approx(1.96 * (2 / 4 / 100) ** 0.5, rel=1e-3)
     text = " ".join(rerun_variance_lines(base, variance, score="hits_at_1", questions=100))
+    assert text.startswith("noise: 3 questions of 1 were run again. Of ")
     assert "2 returned a different text (50.0 %); 2 more calls" in text
     assert (
         "changes by 33.3 percentage points per question in absolute value, and by -33.3 (-100.0…+0.0) on average"
         in text
     )
+
+
+def test_questions_that_only_the_second_run_answered_are_told_apart(tmp_path: Path) -> None:
+    first: Rows = {"q1": (1.0, {"a": "one"})}
+    (base,), (second,) = run(tmp_path / "run", first), run(tmp_path / "again", {**first, "q2": (1.0, {"a": "two"})})
+    variance = measure_rerun_variance(base, second, "hits_at_1")
+    (said, _) = rerun_variance_lines(base, variance, score="hits_at_1", questions=100)
+    assert said.startswith("noise: 2 questions of 0 were run again, of which it had answered 1, and each of 1 call")
 
 
 def test_differing_calls_with_equal_scores_still_have_a_margin(tmp_path: Path) -> None:

@@ -80,6 +80,9 @@ def test_only_seeds_with_equal_calls_are_said_to_share_them() -> None:
     assert line([0.5, 0.5, 0.6, 0.6], [5, 0, 0, 0], tokens=8).endswith(f"with each of 2 seeds{said} (run.limit=5)")
     assert said not in line([0.5, 0.5, 0.6, 0.6], [5, 5, 5, 1])
     assert said not in line([0.5, 0.5, None, None], [5, 1, 5, 0])
+    for each in configs:
+        each["run"]["reuse"] = ["earlier"]
+    assert said not in line([0.5, 0.5, 0.6, 0.6], [0, 0, 0, 0]), "all replies are of an earlier run"
 
 
 def test_the_means_are_a_table_of_a_file_and_figures_of_json() -> None:

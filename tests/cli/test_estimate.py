@@ -350,6 +350,8 @@ def test_a_server_that_counts_no_tokens_is_named(kgqa: Kgqa, model_server: Calla
     assert {known[figure] for figure in ("prompt tokens", "completion tokens", "GPU hours", "hours")} == {None}
     run = kgqa("evaluate", *command, "run.dir=whole").out
     assert "the model servers reported no token counts (`usage`): the tokens are not known, and shown as 0" in run
+    (listed,) = json.loads(kgqa("ls", "whole", "json=true").out)["runs"]
+    assert listed["tokens"] is None
     _, partly = model_server(counts_none_every=4)
     for command_of in (("evaluate", "run.dir=partly"), ("estimate", "estimate.questions=20")):
         name, *more = command_of

@@ -16,7 +16,7 @@ from pipeline.analysis.runs import Run
 from pipeline.cli.commands import COMMANDS
 from pipeline.cli.main import main
 from pipeline.errors import UserError
-from pipeline.evaluation.score_tables import FittingTable, plain_table
+from pipeline.evaluation.score_tables import FittingTable, PValue, plain_table
 from pipeline.export.table_files import file_table, write_tables
 from tests.support import KGQA, sampled
 
@@ -44,14 +44,23 @@ def table(text: str = "plain") -> Table:
     for heading in (f"method {text}", "Hits@1", "difference", "p", "tokens"):
         made.add_column(heading, justify="left" if heading.startswith("method") else "right")
     made.add_row(text, Text("68.3\n55.8–78.7"), "–", "–", "6,014")
-    made.add_row("b", Text("50.0\n40.0–60.0"), Text("-18.3 -55.0…-1.5"), "<0.001", "12")
-    made.add_row("c", Text("70.0\n60.0–80.0"), Text("+1.7 -2.0…+5.5"), "0.030", "12.5")
+    made.add_row("b", Text("50.0\n40.0–60.0"), Text("-18.3 -55.0…-1.5"), PValue(0.0003), "12")
+    made.add_row("c", Text("70.0\n60.0–80.0"), Text("+1.7 -2.0…+5.5"), PValue(0.03), "12.5")
     return made
 
 
 def read_csv(file: Path) -> list[list[str]]:
     with file.open(newline="") as opened:
         return list(csv.reader(opened))
+
+
+@pytest.mark.parametrize(("value", "mark"), [(0.0498, "*"), (0.0502, ""), (0.0098, "**"), (0.00099, "***"), (1, "")])
+def test_marks_are_of_the_exact_p_and_not_of_the_printed_one(value: float, mark: str) -> None:
+    made = plain_table("", "")
+    for heading in ("difference", "p"):
+        made.add_column(heading)
+    made.add_row("+1.0", PValue(value))
+    assert file_table(made).rows[0][0].mark == mark
 
 
 def test_csv_has_columns_for_the_ends_of_intervals_and_for_marks(tmp_path: Path) -> None:

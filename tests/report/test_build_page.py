@@ -492,6 +492,12 @@ def test_the_luckiest_of_several_seeds_is_not_recommended(seeds: tuple[int, ...]
     assert (found.objection is None) is not refused
 
 
+def test_seeds_with_one_score_on_other_questions_are_no_lucky_draws() -> None:
+    drawn = [make(right * 30, {"depth": 1}) for right in (hits(9), hits(9)[::-1])]
+    seeded = [replace(each, resolved={**each.resolved, "run": {"seed": n}}) for n, each in enumerate(drawn)]
+    assert view(*seeded).scores[0].recommendations[0].objection is None
+
+
 def test_nothing_is_recommended_after_few_questions_even_if_the_best_one_is_the_cheapest() -> None:
     """No test chooses it then: with so few questions it is the best one by luck."""
     for times, objects in ((1, True), (30, False)):
