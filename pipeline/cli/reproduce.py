@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,8 +31,10 @@ from pipeline.papers.reproduction import (
     count_line,
     full_table,
     interval_text,
+    is_of_method,
     labels_of,
     plan_figures,
+    refuse_choices_of_rows,
     reproduce,
     summary_table,
     unit_text,
@@ -49,6 +51,7 @@ class Plan:
     """The `reproduce` section of the configuration. The keys are described in `conf/reproduce.yaml`."""
 
     scale: Literal["smoke", "full"]
+    methods: Annotated[tuple[str, ...], Field(min_length=1)] | None
     seeds: Annotated[tuple[int, ...], Field(min_length=1)] | None
     datasets: Mapping[str, tuple[str, ...] | None]
     stand_in: tuple[str, ...]
@@ -61,11 +64,14 @@ class Plan:
 
 def run(arguments: Arguments) -> Output:
     """Run all rows as one run, and write the published tables with our numbers into the run folder."""
-    plan: Plan = config.build("reproduce", arguments.compose())
     common = [word for word in arguments.overrides if _section(word) not in _OWN_SECTIONS]
+    refuse_choices_of_rows(common)
+    # A key of one method is none of the method that is the default.
+    own = replace(arguments, overrides=[word for word in arguments.overrides if not is_of_method(word)])
+    plan: Plan = config.build("reproduce", own.compose())
     stood_in = [name for name, words in plan.datasets.items() if words is None and plan.scale == "smoke"]
     datasets = {**plan.overrides(), **_with_references(plan, stood_in, common)}
-    planned = plan_figures(datasets, plan.seeds, common, substituted=stood_in)
+    planned = plan_figures(datasets, plan.seeds, common, methods=plan.methods, substituted=stood_in)
     overrides = list(dict.fromkeys(words for each in planned for words in each.configurations))
     if not overrides:
         raise UserError("no dataset is available: name one in reproduce.datasets, or use scale=smoke")
@@ -78,7 +84,14 @@ def run(arguments: Arguments) -> Output:
     if was_complete or (folder.read_summary() or {}).get("resumed"):
         load = MachineLoad()  # it was measured during a part of the run only
     found = reproduce(planned, folder, summaries, overrides, config.build("evaluation", configurations[0].config))
-    differing = circumstances(planned, summaries, folder.read_run() or {}, overrides)
+    differing = [
+        *(
+            f"{word}: not as published, in the rows of each method with this key"
+            for word in common
+            if is_of_method(word)
+        ),
+        *circumstances(planned, summaries, folder.read_run() or {}, overrides),
+    ]
     labels = labels_of(summaries)
     costs = efficiency(planned, folder, summaries, overrides)
     figures = {

@@ -12,6 +12,8 @@ from typing import Any
 import polars as pl
 from rich.table import Table
 
+from pipeline import config
+from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.paper_metrics import ROG_F1, ROG_F1_ABOVE_1
@@ -94,19 +96,76 @@ def plan_figures(
     seeds: Sequence[int] | None,
     common: Sequence[str],
     *,
+    methods: Collection[str] | None = None,
     substituted: Collection[str] = (),
 ) -> list[PlannedFigure]:
     """Return every published figure with the overrides that run it.
 
     `datasets` are the overrides that select each dataset, None to leave it out. `substituted` are the datasets that
-    another one takes the place of. Without `seeds`, as many are run as the paper ran. The overrides in `common` come
-    last, so they take precedence.
+    another one takes the place of. Without `seeds`, as many are run as the paper ran. Without `methods`, the rows of
+    all choices of `method=` are run. The overrides in `common` come last, so they take precedence. Those of a method's
+    key are for the rows of the methods that have it. Raises UserError for a method without a row.
     """
-    planned = [_plan(figure, datasets, seeds, common) for figure in published_figures()]
+    presets = dict.fromkeys(figure.preset for figure in published_figures() if figure.preset)
+    rows = {preset: _Row.of(preset) for preset in presets} if methods or any(map(is_of_method, common)) else {}
+    if unknown := sorted({*(methods or ())}.difference(row.method for row in rows.values())):
+        known = ", ".join(sorted({row.method for row in rows.values()}))
+        raise UserError(f"reproduce.methods: no published row is run by {', '.join(unknown)}. Known: {known}")
+    words = {preset: _words_of(row, rows.values(), common) for preset, row in rows.items()}
+    chosen = {preset for preset, row in rows.items() if methods is None or row.method in methods}
+    planned = [
+        replace(each, configurations=(), reason="left out by reproduce.methods")
+        if methods is not None and each.configurations and each.figure.preset not in chosen
+        else each
+        for figure in published_figures()
+        for each in [_plan(figure, datasets, seeds, words.get(figure.preset or "", common))]
+    ]
     return [
         replace(each, substituted=bool(each.configurations) and dataset_key(each.figure) in substituted)
         for each in planned
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """What a preset runs."""
+
+    method: str
+    """The choice of `method=`."""
+    keys: frozenset[str]
+    """The keys of this method, such as `method.depth`."""
+
+    @classmethod
+    def of(cls, preset: str) -> _Row:
+        composed = config.compose((f"experiment={preset}",))
+        keys = {key for key, _ in config.flatten({"method": composed["method"]})}
+        return cls(composed["choices"]["method"], frozenset(keys))
+
+
+def is_of_method(word: str) -> bool:
+    """Whether an override sets a key of a method."""
+    return config.key_of(word).startswith("method.")
+
+
+def _words_of(row: _Row, rows: Collection[_Row], common: Sequence[str]) -> Sequence[str]:
+    """Leave out the keys of other methods; a key of no method stays, and is refused as everywhere."""
+    foreign = {key for each in rows for key in each.keys} - row.keys
+    return [word for word in common if config.key_of(word) not in foreign]
+
+
+def refuse_choices_of_rows(common: Sequence[str]) -> None:
+    """Raise UserError for what each row chooses itself: the numbers would stand in rows that they are not of."""
+    instead = {
+        "experiment": "reproduce.methods=[…] runs the rows of some methods only",
+        "method": "reproduce.methods=[…] runs the rows of some methods only",
+        "dataset": "reproduce.datasets.…=[…] names the data of each",
+        "run.seed": "reproduce.seeds=[…] names the seeds",
+    }
+    for word in common:
+        if way_out := instead.get(config.key_of(word)):
+            raise UserError(
+                f"each row of the papers' tables has its own {config.key_of(word)}, so {word} is not taken: {way_out}"
+            )
 
 
 def reproduce(

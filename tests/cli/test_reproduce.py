@@ -186,6 +186,23 @@ def test_several_seeds_give_the_interval(kgqa: Kgqa, tmp_path: Path) -> None:
     assert reasons == {"no dataset"}
 
 
+def test_rows_of_some_methods_run_with_keys_of_their_own(kgqa: Kgqa, tmp_path: Path) -> None:
+    words = ("reproduce.methods=[arg,cot]", "method.probabilities=hard", *SMALL, "run.dir=run")
+    shown = kgqa("reproduce", *words)
+    assert shown.code == 0, shown.err
+    note = "method.probabilities=hard: not as published, in the rows of each method with this key"
+    assert note in shown.out
+    assert note in (tmp_path / "run/reproduction.md").read_text()
+    written = json.loads((tmp_path / "run/reproduction.json").read_text())["figures"]
+    measured = {line["preset"] for line in written if line["strict"]}
+    assert {"arg", "arg_width_1", "cot"} <= measured
+    assert not {"srp", "tog", "readi"} & measured
+    left_out = {line["preset"] for line in written if line["because"] == "left out by reproduce.methods"}
+    assert "srp" in left_out
+    run = json.loads(kgqa("ls", "run", "json=true").out)["runs"][0]
+    assert run["configurations"] == len({line["preset"] for line in written if line["strict"]})
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -193,6 +210,12 @@ def test_several_seeds_give_the_interval(kgqa: Kgqa, tmp_path: Path) -> None:
         ("scale=large", "reproduce.scale='large' is wrong"),
         ("reproduce.dataset=x", "unknown key 'reproduce.dataset'"),
         ("reproduce.seeds=[]", "reproduce.seeds"),
+        ("reproduce.methods=[tok]", "no published row is run by tok. Known: arg, cot, "),
+        ("experiment=srp", "each row of the papers' tables has its own experiment, so experiment=srp is not taken"),
+        ("method=srp", "reproduce.methods=[…] runs the rows of some methods only"),
+        ("run.seed=3", "reproduce.seeds=[…] names the seeds"),
+        ("dataset=webqsp", "reproduce.datasets.…=[…] names the data of each"),
+        ("method.probabilties=hard", "unknown key 'method.probabilties'"),
     ],
 )
 def test_mistakes(words: str, sentence: str, kgqa: Kgqa) -> None:
