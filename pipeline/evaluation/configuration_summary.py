@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.question_groups import meta_groups
+from pipeline.evaluation.question_groups import meta_groups, source_labels
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.statistics import Estimate, Values, estimate_mean
 from pipeline.llm.interface import is_closed_book, is_told_gold, replies_from_gold, simulated
@@ -92,6 +92,8 @@ class ConfigurationSummary:
     """Where a preset did not run as published."""
     asked: str | None = None
     """A digest of the choice of questions and of the graph; None if it is not known."""
+    sources: int | None = None
+    """The number of sources of the answered questions, by which intervals are clustered; None if they share none."""
 
     def score(self, name: str) -> float:
         """Return the mean of a score. Raises UserError if no question has it."""
@@ -138,6 +140,7 @@ class ConfigurationSummary:
             "retriever": self.retriever,
             "departures": list(self.departures),
             "asked": self.asked,
+            "sources": self.sources,
             "questions": self.questions,
             "not_run": self.not_run,
             "failed": self.failed,
@@ -166,7 +169,7 @@ class ConfigurationSummary:
             **{name: saved[name] for name in (*plain, "confidence")},
             "overrides": saved["overrides"],
             **{
-                name: saved[name] for name in ("retriever", "departures", "asked") if name in saved
+                name: saved[name] for name in ("retriever", "departures", "asked", "sources") if name in saved
             },  # newer than some files
             "scores": _scores_from_dict(saved, saved["scored"]),
             "counters": {name: saved[name] for name in (*_COUNTERS, "tokens") if name in saved},
@@ -332,19 +335,20 @@ def _summarise(rows: pl.DataFrame, info: RequestedConfiguration, scoring: Scorin
         confidence=scoring.confidence,
         counters=_counters(rows),
         breakdown=_breakdown(rows, scoring),
+        sources=None if (labels := source_labels(rows)) is None else len(np.unique(labels)),
     )
 
 
 def _estimates(rows: pl.DataFrame, columns: Iterable[str], scoring: ScoringConfig) -> dict[str, Estimate]:
     return {
-        column: estimate_mean(values, **scoring.bootstrap)
+        column: estimate_mean(values, clusters=source_labels(scored), **scoring.bootstrap)
         for column in columns
-        if len(values := _score_per_question(rows, column))
+        for scored in [rows.drop_nulls(column)]
+        if len(values := _score_per_question(scored, column))
     }
 
 
-def _score_per_question(rows: pl.DataFrame, column: str) -> Values:
-    scored = rows.select(column, "questions").drop_nulls()
+def _score_per_question(scored: pl.DataFrame, column: str) -> Values:
     return np.repeat(scored[column].to_numpy(), scored["questions"].to_numpy())
 
 
@@ -365,7 +369,11 @@ def _groups(rows: pl.DataFrame, values: pl.Series, scoring: ScoringConfig) -> tu
     ordered = sorted(values.drop_nulls().unique(), key=_natural_order)
     parts = ((value, rows.filter(values == value)) for value in ordered)
     return tuple(
-        Group(value, len(_score_per_question(part, "hits_at_1")), _estimates(part, STANDARD_SCORES, scoring))
+        Group(
+            value,
+            int(part.drop_nulls("hits_at_1")["questions"].sum()),
+            _estimates(part, STANDARD_SCORES, scoring),
+        )
         for value, part in parts
     )
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 import polars as pl
 
+SOURCE = pl.col("meta").str.json_path_match("$.source")
+"""The question that a question was made from, as in CWQ; null if the dataset does not say. They are not independent."""
 _MOST_GROUPS = 50
 """Fields of `meta` with more values than this are not used to group questions."""
 
@@ -26,6 +30,22 @@ def meta_fields(rows: pl.DataFrame) -> dict[str, pl.Series]:
         )
         for field in fields
     }
+
+
+def source_labels(rows: pl.DataFrame) -> npt.NDArray[np.int64] | None:
+    """Return a label per question, equal for questions with the same source; None if they have no sources in common.
+
+    Each row has `meta`, and may stand for several `questions`. A question without a source is one of its own. If all
+    questions have one source, nothing tells how much it decides.
+    """
+    sources = rows.select(SOURCE).to_series()
+    if sources.null_count() == len(sources):
+        return None
+    codes = sources.rank("dense").cast(pl.Int64).fill_null(0).to_numpy()
+    labels = np.repeat(codes, rows["questions"].to_numpy()) if "questions" in rows.columns else codes.copy()
+    alone = labels == 0
+    labels[alone] = -1 - np.arange(alone.sum())
+    return labels if 1 < len(np.unique(labels)) < len(labels) else None
 
 
 def _as_text(value: object) -> str | None:

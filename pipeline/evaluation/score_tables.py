@@ -358,6 +358,8 @@ def _group_cells(field: str, group: Group) -> tuple[Text, ...]:
 def _caption(summaries: Sequence[ConfigurationSummary], where: str) -> list[str]:
     coverage = " / ".join(sorted({f"{100 * summary.confidence:g} %" for summary in summaries}))
     lines = [f"percent, {coverage} intervals {where}; failed questions count as wrong"]
+    if sources := max((summary.sources or 0 for summary in summaries), default=0):
+        lines.append(f"intervals are clustered: questions share a `source`, {counted(sources, 'cluster')}")
     return [*lines, *simulated_lines(summaries), *retriever_lines(summaries)]
 
 

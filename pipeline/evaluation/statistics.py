@@ -72,19 +72,40 @@ class Difference:
         return f"{signed_points(self.low)}…{signed_points(self.high)}" if self.low < self.high else ""
 
 
-def estimate_mean(values: Values, *, resamples: int, confidence: float, seed: int) -> Estimate:
+def estimate_mean(
+    values: Values, *, clusters: npt.ArrayLike | None = None, resamples: int, confidence: float, seed: int
+) -> Estimate:
     """Return the mean with its interval: Wilson's if all values are 0 or 1, else by bootstrap.
 
-    A bootstrap interval of 0 hits in 25 questions is 0 to 0, Wilson's is 0 to 13 %. Raises ZeroDivisionError without
-    values.
+    A bootstrap interval of 0 hits in 25 questions is 0 to 0, Wilson's is 0 to 13 %. With `clusters`, one label per
+    question, questions with the same label are not independent: Wilson's interval is that of `effective_questions`, and
+    the bootstrap draws clusters. Raises ZeroDivisionError without values, ValueError for a single cluster.
     """
     if not _is_binary(values):
-        return bootstrap_mean(values, resamples=resamples, confidence=confidence, seed=seed)
+        return bootstrap_mean(values, clusters=clusters, resamples=resamples, confidence=confidence, seed=seed)
     mean = _mean(values)
-    return Estimate(mean, *wilson(mean, len(values), confidence=confidence), len(values))
+    questions = len(values) if clusters is None else effective_questions(values, clusters)
+    return Estimate(mean, *wilson(mean, questions, confidence=confidence), len(values))
 
 
-def wilson(share: float, questions: int, *, confidence: float) -> tuple[float, float]:
+def effective_questions(hits: Values, clusters: npt.ArrayLike) -> float:
+    """Return how many independent questions would tell a share as exactly as these, which share clusters.
+
+    Their number is divided by the design effect: the variance of the share over clusters, divided by that of
+    independent questions. It is at most the number of questions, and for a share of 0 or 1 the number of clusters.
+    Raises ValueError for a single cluster.
+    """
+    values = np.asarray(hits, dtype=np.float64)
+    share, questions = _mean(values), len(values)
+    sums, _ = _per_cluster(values - share, clusters)
+    if share in (0.0, 1.0):
+        return len(sums)
+    independent = questions * share * (1 - share) * questions / (questions - 1)
+    clustered = float(sums @ sums) * len(sums) / (len(sums) - 1)
+    return questions * min(1.0, independent / clustered) if clustered else questions
+
+
+def wilson(share: float, questions: float, *, confidence: float) -> tuple[float, float]:
     """Return Wilson's score interval of a share of questions."""
     z2 = NormalDist().inv_cdf(0.5 + confidence / 2) ** 2 / questions
     middle, margin = share + z2 / 2, sqrt(z2 * (share * (1 - share) + z2 / 4))
@@ -94,13 +115,16 @@ def wilson(share: float, questions: int, *, confidence: float) -> tuple[float, f
     return low, high
 
 
-def bootstrap_mean(values: Values, *, resamples: int, confidence: float, seed: int) -> Estimate:
+def bootstrap_mean(
+    values: Values, *, clusters: npt.ArrayLike | None = None, resamples: int, confidence: float, seed: int
+) -> Estimate:
     """Return the mean and its percentile bootstrap interval over questions. The order of questions does not matter.
 
-    Raises ZeroDivisionError without values.
+    With `clusters`, one label per question, questions with the same label are drawn together. Raises ZeroDivisionError
+    without values, ValueError for a single cluster.
     """
-    (sums,) = _resampled_sums(np.asarray(values, dtype=np.float64), resamples=resamples, seed=seed)
-    low, high = _interval(sums / len(values), confidence)
+    means = _resampled_means(np.asarray(values, dtype=np.float64), clusters, resamples=resamples, seed=seed)
+    low, high = _interval(means, confidence)
     return Estimate(_mean(values), low, high, len(values))
 
 
@@ -115,8 +139,8 @@ def bootstrap_means(
     """Return `bootstrap_mean` of each column of scores, shape (questions, columns), with one resampling for all.
 
     Every column uses the same draws of questions. With `clusters`, one label per question, questions with the same
-    label are drawn together. A column of equal zeros or ones has Wilson's interval, and so has any column of zeros and
-    ones without clusters. Raises ZeroDivisionError without questions, ValueError for a single cluster.
+    label are drawn together. A column of zeros and ones has Wilson's interval, as in `estimate_mean`. Raises
+    ZeroDivisionError without questions, ValueError for a single cluster.
     """
     values = np.asarray(columns, dtype=np.float64)
     questions = len(values)
@@ -133,8 +157,9 @@ def bootstrap_means(
         means[start : start + size] = times @ units / (times @ sizes)[:, None]
     intervals = [_interval(column_means, confidence) for column_means in means.T]
     for number, column in enumerate(values.T):
-        if _is_binary(column) and (clusters is None or column.min() == column.max()):
-            intervals[number] = wilson(_mean(column), rows, confidence=confidence)
+        if _is_binary(column):
+            effective = questions if clusters is None else effective_questions(column, clusters)
+            intervals[number] = wilson(_mean(column), effective, confidence=confidence)
     return [
         Estimate(_mean(column), low, high, questions) for column, (low, high) in zip(values.T, intervals, strict=True)
     ]
@@ -155,12 +180,7 @@ def paired_bootstrap(
     independent, and an interval that ignores this is too narrow. Raises ValueError for a single cluster.
     """
     differences = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
-    if clusters is None:
-        (sums,) = _resampled_sums(differences, resamples=resamples, seed=seed)
-        means = sums / len(differences)
-    else:
-        sums, questions = _resampled_sums(*_per_cluster(differences, clusters), resamples=resamples, seed=seed)
-        means = sums / questions
+    means = _resampled_means(differences, clusters, resamples=resamples, seed=seed)
     low, high = _interval(means, confidence)
     tail = min((means <= 0).sum(), (means >= 0).sum())
     return Difference(_mean(differences), low, high, min(1.0, 2 * (int(tail) + 1) / (resamples + 1)))
@@ -257,6 +277,19 @@ def mean_over_seeds(scores: npt.ArrayLike) -> Estimate:
         raise ValueError(f"an interval over seeds needs at least two seeds, not {len(values)}")
     mean, margin = _mean(values), 1.96 * float(values.std(ddof=1)) / sqrt(len(values))
     return Estimate(mean, mean - margin, mean + margin, len(values))
+
+
+def _resampled_means(
+    values: npt.NDArray[np.float64], clusters: npt.ArrayLike | None, *, resamples: int, seed: int
+) -> npt.NDArray[np.float64]:
+    """Return the mean of each of `resamples` draws of the questions, or of the clusters, with replacement."""
+    if clusters is None:
+        (sums,) = _resampled_sums(values, resamples=resamples, seed=seed)
+        means: npt.NDArray[np.float64] = sums / len(values)
+    else:
+        sums, questions = _resampled_sums(*_per_cluster(values, clusters), resamples=resamples, seed=seed)
+        means = sums / questions
+    return means
 
 
 def _resampled_sums(*columns: npt.NDArray[np.float64], resamples: int, seed: int) -> npt.NDArray[np.float64]:

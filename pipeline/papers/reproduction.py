@@ -17,6 +17,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.paper_metrics import ROG_F1, ROG_F1_ABOVE_1
+from pipeline.evaluation.question_groups import source_labels
 from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.evaluation.simulated import answered_by
 from pipeline.evaluation.statistics import Estimate, estimate_mean, mean_over_seeds
@@ -178,7 +179,7 @@ def reproduce(
     """Compare a finished run, with these configurations in this order, with the published figures."""
     named = (name for each in planned for name in (each.figure.score, each.figure.cost) if name)
     scores = sorted({STRICT}.union(named))
-    table = pl.concat(read_shards(folder, ["point", "level", "hops", *scores]))
+    table = pl.concat(read_shards(folder, ["point", "level", "hops", "meta", *scores]))
     by_number = {number: rows for (number,), rows in table.partition_by("point", as_dict=True).items()}
     rows = {overrides: by_number[number] for number, overrides in enumerate(configurations)}
     summary_of = dict(zip(configurations, summaries, strict=True))
@@ -403,13 +404,14 @@ def _mean(
     rows_by_seed: Sequence[pl.DataFrame], column: str, scoring: ScoringConfig, *, unit: int = 1
 ) -> Estimate | None:
     """Return `unit` times the mean with its interval: over questions, or over seeds if there are several."""
-    values = [rows[column].drop_nulls().to_numpy() for rows in rows_by_seed]
+    scored = [rows.drop_nulls(column) for rows in rows_by_seed]
+    values = [rows[column].to_numpy() for rows in scored]
     if not len(values[0]):
         return None
     if len(values) > 1:
         mean = mean_over_seeds([float(of_seed.mean()) for of_seed in values])
     else:
-        mean = estimate_mean(values[0], **scoring.bootstrap)
+        mean = estimate_mean(values[0], clusters=source_labels(scored[0]), **scoring.bootstrap)
     return Estimate(unit * mean.mean, unit * mean.low, unit * mean.high, mean.questions)
 
 

@@ -26,6 +26,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import STANDARD_SCORES, ConfigurationSummary, known_tokens
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
+from pipeline.evaluation.question_groups import SOURCE
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
 from pipeline.grouping import grouped
 from pipeline.kg.fingerprint import may_be_same_graph
@@ -333,7 +334,7 @@ def _read_traces(folder: RunFolder, configurations: int) -> tuple[dict[int, pl.D
     keys = {
         "question_id": pl.col("question_id"),
         "question": pl.concat_str("question_id", "question", separator="\0").hash(),
-        "source": pl.coalesce(pl.col("meta").str.json_path_match("$.source"), "question_id"),
+        "source": pl.coalesce(SOURCE, "question_id"),
     }
     columns = list(dict.fromkeys(("point", "question_id", "question", "gold", "meta", *CHARTED, *TRACE_COLUMNS)))
     tally, parts = Tally(), []

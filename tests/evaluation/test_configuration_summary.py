@@ -18,6 +18,7 @@ from pipeline.evaluation.configuration_summary import (
     group_equal_rows,
 )
 from pipeline.evaluation.rescore import SCORES, rescore
+from pipeline.evaluation.score_tables import score_table
 
 QUICK = default(ScoringConfig, bootstrap_resamples=500)
 
@@ -104,6 +105,18 @@ def test_the_interval_is_a_bootstrap_over_questions() -> None:
     score = summary.scores["hits_at_1"]
     draws = np.random.default_rng(1).choice([1] * 30 + [0] * 10, size=(4000, 40)).mean(axis=1)
     assert (score.low, score.high) == pytest.approx(np.quantile(draws, [0.025, 0.975]), abs=0.03)
+
+
+def test_questions_with_the_same_source_widen_the_interval() -> None:
+    rows = [{**(RIGHT if n % 4 < 2 else WRONG), "meta": {"source": f"w{n // 2}"}} for n in range(40)]
+    shared = only(frame(*rows))
+    apart = only(frame(*({**row, "meta": {}} for row in rows)))
+    one = only(frame(*({**row, "meta": {"source": "w"}} for row in rows)))
+    assert (shared.sources, apart.sources, one.sources) == (20, None, None)
+    assert shared.scores["hits_at_1"].low < apart.scores["hits_at_1"].low < apart.scores["hits_at_1"].mean
+    assert one.scores["hits_at_1"] == apart.scores["hits_at_1"]
+    assert "questions share a `source`, 20 clusters" in str(score_table([shared]).caption)
+    assert "source" not in str(score_table([apart]).caption)
 
 
 def test_the_order_of_rows_changes_nothing() -> None:

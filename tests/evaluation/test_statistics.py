@@ -15,10 +15,19 @@ from hypothesis import strategies as st
 from pipeline.config import default
 from pipeline.evaluation import statistics
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.statistics import Estimate, benjamini_hochberg, holm, mcnemar, mean_over_seeds, wilson
+from pipeline.evaluation.statistics import (
+    Estimate,
+    benjamini_hochberg,
+    effective_questions,
+    holm,
+    mcnemar,
+    mean_over_seeds,
+    wilson,
+)
 
 BOOTSTRAP = default(ScoringConfig).bootstrap
 bootstrap_mean = partial(statistics.bootstrap_mean, **BOOTSTRAP)
+estimate_mean = partial(statistics.estimate_mean, **BOOTSTRAP)
 bootstrap_means = partial(statistics.bootstrap_means, **BOOTSTRAP)
 paired_bootstrap = partial(statistics.paired_bootstrap, **BOOTSTRAP)
 RNG = np.random.default_rng(7)
@@ -224,6 +233,31 @@ def test_repeating_each_question_does_not_add_evidence() -> None:
     assert mcnemar(*thrice, clusters=clusters) == pytest.approx(mcnemar(first, second))
     taken_for_new = paired_bootstrap(*thrice)
     assert taken_for_new.high - taken_for_new.low < 0.65 * (once.high - once.low)
+
+
+def test_copies_of_questions_tell_no_more_than_the_questions() -> None:
+    hits = RNG.integers(2, size=50).astype(float)
+    copied, clusters = np.repeat(hits, 4), np.repeat(np.arange(50), 4)
+    assert effective_questions(copied, clusters) == pytest.approx(50, rel=0.02)
+    assert effective_questions(hits, np.arange(50)) == pytest.approx(50)
+    assert effective_questions(np.zeros(200), clusters) == 50
+    alternating = np.tile([0.0, 1.0], 100)
+    assert effective_questions(alternating, np.repeat(np.arange(50), 4)) == 200, (
+        "clusters of equal shares are not better"
+    )
+
+
+def test_intervals_of_shares_over_clusters_have_their_coverage() -> None:
+    rng = np.random.default_rng(11)
+    covered = {True: 0, False: 0}
+    for _ in range(300):
+        clusters = np.repeat(np.arange(60), rng.integers(1, 10, size=60))
+        hits = (rng.random(len(clusters)) < rng.choice([0.2, 0.8], size=60)[clusters]).astype(float)
+        for is_clustered in covered:
+            found = estimate_mean(hits, clusters=clusters if is_clustered else None)
+            covered[is_clustered] += found.low <= 0.5 <= found.high
+    assert covered[True] >= 275
+    assert covered[False] < 260, "an interval that ignores the sources is too narrow"
 
 
 def clustered_hits(rng: np.random.Generator, *, sources: int = 60) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
