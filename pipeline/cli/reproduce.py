@@ -20,6 +20,7 @@ from pipeline.console import Console
 from pipeline.engine.configuration import compose_configurations, run_dir
 from pipeline.engine.run import execute
 from pipeline.errors import UserError
+from pipeline.evaluation.simulated import takes_time
 from pipeline.papers.efficiency import HEADINGS as COST_HEADINGS
 from pipeline.papers.efficiency import Efficiency, MachineLoad, efficiency, machine_load
 from pipeline.papers.reproduction import (
@@ -83,7 +84,9 @@ def run(arguments: Arguments) -> Output:
         summaries = execute(configurations, progress)
     if was_complete or (folder.read_summary() or {}).get("resumed"):
         load = MachineLoad()  # it was measured during a part of the run only
-    found = reproduce(planned, folder, summaries, overrides, config.build("evaluation", configurations[0].config))
+    timed = [takes_time(*of) for of in zip(summaries, (each.config["llm"] for each in configurations), strict=True)]
+    scoring = config.build("evaluation", configurations[0].config)
+    found = reproduce(planned, folder, summaries, overrides, scoring, timed=timed)
     differing = [
         *(
             f"{word}: not as published, in the rows of each method with this key"
@@ -93,7 +96,7 @@ def run(arguments: Arguments) -> Output:
         *circumstances(planned, summaries, folder.read_run() or {}, overrides),
     ]
     labels = labels_of(summaries)
-    costs = efficiency(planned, folder, summaries, overrides)
+    costs = efficiency(planned, folder, summaries, overrides, timed=timed)
     figures = {
         "circumstances": [*differing, str(load)],
         "figures": [line.to_dict() for line in found],

@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 STANDARD_SCORES = {"hits_at_1": "Hits@1", "f1": "F1"}
 """Headings of the scores that every table has, by score."""
+SECONDS = "critical_s"
+"""The counter of the seconds of a question's own waiting."""
 _COUNTERS = tuple(each.name for each in fields(Counters))
 SUMMARY_COLUMNS = ("point", "method", "dataset", "status", "gold", "meta", *SCORES, *_COUNTERS)
 """The trace columns that `group_equal_rows` reads."""

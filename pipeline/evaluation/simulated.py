@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.llm.interface import APPROXIMATE, replies_from_gold, simulated
@@ -16,6 +17,11 @@ _ESTIMATED = "probabilities of choices are estimated (llm.approximate_choices)"
 def simulated_lines(summaries: Sequence[ConfigurationSummary]) -> list[str]:
     """Say which simulated models answered, whether they know the gold answers, and for which methods that is all."""
     return [*label_lines(summary.label for summary in summaries), *gold_lines(summaries)]
+
+
+def takes_time(summary: ConfigurationSummary, llm: Mapping[str, Any]) -> bool:
+    """Whether seconds mean anything: a simulated model takes none, unless its section `llm` says how many."""
+    return not summary.simulated or bool(llm.get("latency_s"))
 
 
 def label_lines(labels: Iterable[str | None]) -> list[str]:

@@ -12,7 +12,7 @@ from threading import Event, Thread
 
 import polars as pl
 
-from pipeline.evaluation.configuration_summary import ConfigurationSummary
+from pipeline.evaluation.configuration_summary import SECONDS, ConfigurationSummary
 from pipeline.papers.reproduction import PlannedFigure, dataset_key
 from pipeline.percentages import percentage
 from pipeline.traces.folder import RunFolder
@@ -23,6 +23,7 @@ HEADINGS = (
     *("row", "dataset", "calls", "tokens", "seconds"),
     *("seconds of a retry, with queues", "halted, recovered", "incorrect, recovered"),
 )
+_NOT_KNOWN = "not known"
 _STAT = Path("/proc/stat")
 _EVERY_S = 2.0
 """Seconds between two readings of the GPUs."""
@@ -51,15 +52,15 @@ class Efficiency:
 
     def cells(self) -> tuple[str, ...]:
         """Return the texts of the table row, in the order of `HEADINGS`."""
-        retry = "no retry" if self.retry_s is None else f"{self.retry_s:.2f} (of {self.retried:,})"
+        retry = f"{_NOT_KNOWN if self.retry_s is None else f'{self.retry_s:.2f}'} (of {self.retried:,})"
         shares = {failure: self.recovered.get(failure) for failure in ("halted", "incorrect")}
         recovered = (
             f"none {failure}" if share is None else f"{percentage(share[0])} % of {share[1]:,}"
             for failure, share in shares.items()
         )
-        seconds = "not known" if self.seconds is None else f"{self.seconds:.2f}"
+        seconds = _NOT_KNOWN if self.seconds is None else f"{self.seconds:.2f}"
         costs = (f"{self.calls:.1f}", f"{self.tokens:,.0f}", seconds)
-        return (self.row, self.dataset, *costs, retry, *recovered)
+        return (self.row, self.dataset, *costs, retry if self.retried else "no retry", *recovered)
 
 
 @dataclass(slots=True)
@@ -104,8 +105,13 @@ def efficiency(
     folder: RunFolder,
     summaries: Sequence[ConfigurationSummary],
     configurations: Sequence[tuple[str, ...]],
+    *,
+    timed: Sequence[bool],
 ) -> list[Efficiency]:
-    """Return the cost of each row of the paper that was run, on each dataset, with its first seed."""
+    """Return the cost of each row of the paper that was run, on each dataset, with its first seed.
+
+    `timed` says of each configuration whether its seconds mean anything.
+    """
     numbers = {overrides: number for number, overrides in enumerate(configurations)}
     retries = _retries(folder)
     found: dict[int, Efficiency] = {}
@@ -115,7 +121,7 @@ def efficiency(
         number = numbers[each.configurations[0]]
         seconds = retries.get(number, [])
         summary = summaries[number]
-        critical_s = summary.counters.get("critical_s")
+        critical_s = summary.counters.get(SECONDS) if timed[number] else None
         scores = {name.removeprefix("recovered_"): score for name, score in summary.scores.items()}
         dataset = f"{dataset_key(each.figure)}{' (run on another dataset)' if each.substituted else ''}"
         row = Efficiency(
@@ -124,7 +130,7 @@ def efficiency(
             calls=summary.counters["llm_calls"] / summary.questions,
             tokens=summary.counters["tokens"] / summary.questions,
             seconds=None if critical_s is None else critical_s / summary.questions,
-            retry_s=sum(seconds) / len(seconds) if seconds else None,
+            retry_s=sum(seconds) / len(seconds) if seconds and timed[number] else None,
             retried=len(seconds),
             recovered={
                 failure: (scores[failure].mean, scores[failure].questions)

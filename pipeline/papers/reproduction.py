@@ -15,7 +15,7 @@ from rich.table import Table
 from pipeline import config
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.configuration_summary import ConfigurationSummary
+from pipeline.evaluation.configuration_summary import SECONDS, ConfigurationSummary
 from pipeline.evaluation.paper_metrics import ROG_F1, ROG_F1_ABOVE_1
 from pipeline.evaluation.question_groups import source_labels
 from pipeline.evaluation.score_tables import percent, plain_table
@@ -175,8 +175,20 @@ def reproduce(
     summaries: Sequence[ConfigurationSummary],
     configurations: Sequence[tuple[str, ...]],
     scoring: ScoringConfig,
+    *,
+    timed: Sequence[bool],
 ) -> list[ReproducedFigure]:
-    """Compare a finished run, with these configurations in this order, with the published figures."""
+    """Compare a finished run, with these configurations in this order, with the published figures.
+
+    `timed` says of each configuration whether its seconds mean anything.
+    """
+    has_seconds = dict(zip(configurations, timed, strict=True))
+    planned = [
+        replace(each, configurations=(), reason="a simulated model takes no seconds")
+        if each.figure.cost == SECONDS and not all(has_seconds[overrides] for overrides in each.configurations)
+        else each
+        for each in planned
+    ]
     named = (name for each in planned for name in (each.figure.score, each.figure.cost) if name)
     scores = sorted({STRICT}.union(named))
     table = pl.concat(read_shards(folder, ["point", "level", "hops", "meta", *scores]))

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from pipeline.analysis.losses import STAGE_TEXTS, STAGES
-from pipeline.evaluation.configuration_summary import ConfigurationSummary
+from pipeline.evaluation.configuration_summary import SECONDS, ConfigurationSummary
 from pipeline.evaluation.statistics import Estimate, wilson
 from pipeline.percentages import one_decimal
-from pipeline.report.data import SECONDS, Block, Configuration
+from pipeline.report.data import Block, Configuration
 from pipeline.report.details import RoleCost
 from pipeline.report.labels import ABSENT, BlockLabels, Figure, Name, inline, percent
 

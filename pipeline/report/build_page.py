@@ -13,14 +13,14 @@ from pipeline.analysis.unreadable_roles import unreadable_lines
 from pipeline.engine.retry_advice import TOO_LONG, is_final, is_too_long
 from pipeline.errors import UserError
 from pipeline.evaluation.budget_limits import much_limited
-from pipeline.evaluation.configuration_summary import ConfigurationSummary, Group
+from pipeline.evaluation.configuration_summary import SECONDS, ConfigurationSummary, Group
 from pipeline.evaluation.simulated import gold_lines
 from pipeline.evaluation.unreadable import much_unreadable, range_text
 from pipeline.percentages import one_decimal
 from pipeline.report.bars import latency_chart, loss_chart, reflection_chart, role_charts
 from pipeline.report.configuration_table import configuration_table
 from pipeline.report.curves import find_curves
-from pipeline.report.data import SECONDS, Block, Configuration, RunInfo, can_retry_any, retry_refusals_of
+from pipeline.report.data import Block, Configuration, RunInfo, can_retry_any, retry_refusals_of
 from pipeline.report.examples import examples, methods_without_examples
 from pipeline.report.labels import SCORES, BlockLabels, inline, isolated, value_text, with_label
 from pipeline.report.page_content import BlockView, Breakdown, KeyView, Page, RunView, ScoreView

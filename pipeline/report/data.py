@@ -24,9 +24,10 @@ from pipeline.datasets.selection import Selection
 from pipeline.engine.retry_advice import can_retry, retry_refusals
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.configuration_summary import STANDARD_SCORES, ConfigurationSummary, known_tokens
+from pipeline.evaluation.configuration_summary import SECONDS, STANDARD_SCORES, ConfigurationSummary, known_tokens
 from pipeline.evaluation.paper_metrics import METRICS_OF_METHOD, paper_metrics_of
 from pipeline.evaluation.question_groups import SOURCE
+from pipeline.evaluation.simulated import takes_time
 from pipeline.evaluation.statistics import Estimate, Values, bootstrap_means
 from pipeline.grouping import grouped
 from pipeline.kg.fingerprint import may_be_same_graph
@@ -41,8 +42,6 @@ _STANDARD = (*STANDARD_SCORES, "exact_match", "rouge_l", "grbench_em", "grbench_
 _PAPERS = tuple(dict.fromkeys(chain(*METRICS_OF_METHOD.values())))
 CHARTED = tuple(dict.fromkeys((*_STANDARD, *_PAPERS)))
 """The scores that the page offers, if the configurations have them and the methods' papers use them."""
-SECONDS = "critical_s"
-"""The counter of the seconds of a question's own waiting."""
 Group = tuple[str, str | None, str | None]
 """Method, label, and the model if it is a language model. Configurations of one group have the same colour."""
 
@@ -133,8 +132,8 @@ class Configuration:
 
     @property
     def has_seconds(self) -> bool:
-        """Whether its seconds mean anything: a simulated model takes none, unless it was told how many."""
-        return not self.summary.simulated or bool(self.resolved.get("llm", {}).get("latency_s"))
+        """Whether its seconds mean anything."""
+        return takes_time(self.summary, self.resolved.get("llm", {}))
 
     @property
     def cost_key(self) -> tuple[float, float]:

@@ -9,11 +9,12 @@ from itertools import islice
 from typing import Any, Self
 
 from pipeline.config import canonical
+from pipeline.evaluation.configuration_summary import SECONDS
 from pipeline.evaluation.statistics import Estimate
 from pipeline.grouping import grouped
 from pipeline.percentages import percentage, signed_points
 from pipeline.report.curves import distinguishing_keys, is_number
-from pipeline.report.data import SECONDS, Configuration, Group
+from pipeline.report.data import Configuration, Group
 
 SCORES: Mapping[str, tuple[str, str]] = {
     "hits_at_1": ("Hits@1", "the first answer equals a gold answer after normalisation"),

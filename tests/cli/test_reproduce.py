@@ -145,7 +145,9 @@ def test_costs_are_means_of_the_traces_in_their_units(reproduced: Path) -> None:
     rows = pl.read_parquet(reproduced / "traces/*.parquet")
     of_costs = [line for line in written if line["cost"]]
     assert len(of_costs) == 24
-    for line in of_costs:
+    counted = [line for line in of_costs if line["metric"] != "seconds"]
+    assert len(counted) > 12
+    for line in counted:
         mean = rows.filter(method=line["preset"])[line["cost"]].mean()
         assert line["measured"]["mean"] == pytest.approx(mean)
         assert line["strict"] is None
@@ -160,6 +162,14 @@ def test_a_share_of_hits_has_wilsons_interval(reproduced: Path) -> None:
     for each in strict:
         low, high = wilson(each["mean"] / 100, 8, confidence=0.95)
         assert (each["low"], each["high"]) == (pytest.approx(100 * low), pytest.approx(100 * high))
+
+
+def test_a_simulated_model_takes_no_seconds(reproduced: Path) -> None:
+    written = json.loads((reproduced / "reproduction.json").read_text())
+    timed = [line for line in written["figures"] if line["metric"] == "seconds" and line["preset"]]
+    assert {line["because"] for line in timed} >= {"a simulated model takes no seconds"}
+    assert {line["measured"] for line in timed} == {None}
+    assert {row["seconds"] for row in written["efficiency"]} == {None}
 
 
 def test_our_numbers_are_the_scores_of_the_configurations(reproduced: Path) -> None:

@@ -25,7 +25,10 @@ def test_a_row_has_the_costs_of_its_configuration_and_the_seconds_of_its_retries
     summaries = execute([Configuration(each, config.compose(each)) for each in configurations], Console(quiet=True))
     figures = {each.preset: each for each in published_figures() if each.table == "main" and each.paper == "R3-Cycle"}
     planned = [PlannedFigure(figures[preset], (each,), "", substituted=True) for preset, each in words.items()]
-    plain, retried = efficiency(planned, RunFolder(folder), summaries, configurations)
+    untimed = efficiency(planned, RunFolder(folder), summaries, configurations, timed=[False, False])
+    assert [row.cells()[4] for row in untimed] == ["not known", "not known"]
+    assert [row.cells()[5].partition(" (")[0] for row in untimed] == ["no retry", "not known"]
+    plain, retried = efficiency(planned, RunFolder(folder), summaries, configurations, timed=[True, True])
     assert (plain.row, retried.row) == ("graph-cot (re-implementation)", "r3")
     assert plain.retry_s is None
     assert plain.recovered == {}
