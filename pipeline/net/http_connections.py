@@ -26,6 +26,8 @@ from pipeline.text import printable
 
 KEEP_ALIVE_S = 4.0
 """Below the 5 s after which uvicorn, and so vLLM, closes an idle connection: no request meets a closing connection."""
+KERNEL_TICK_S = 0.01
+"""The longest tick in which a kernel counts the times of a connection."""
 _BETWEEN_OPENINGS_S = 0.001
 """Connections open one after the other: a server that gets thousands at once would refuse some."""
 _COMPRESSED = ("gzip", "deflate")
@@ -41,7 +43,7 @@ class Response(NamedTuple):
     """By names in lower case."""
     body: bytes
     seconds: float | None = None
-    """From the last byte of the request to that of the response; None if it was not measured."""
+    """From the last byte of the request to that of the response, within `KERNEL_TICK_S`; None if it was not measured."""
 
     @property
     def answered(self) -> str:

@@ -34,7 +34,7 @@ from yarl import URL
 
 from pipeline.errors import RequestRefused, ServiceError
 from pipeline.net.attempts import SLOW_ATTEMPTS, AttemptFailed, Failures, Patience, RetryPolicy
-from pipeline.net.http_connections import KEEP_ALIVE_S, ReplyTooLarge, Response
+from pipeline.net.http_connections import KEEP_ALIVE_S, KERNEL_TICK_S, ReplyTooLarge, Response
 from pipeline.net.server import Server, asked_pause_s, is_busy
 from pipeline.net.server_stats import ServerKind, ServerStats
 from pipeline.net.waiting_requests import WaitingRequests
@@ -283,7 +283,8 @@ class ReplicatedClient(ABC, Generic[RequestT, ReplyT]):
             server.answers.append(now)
         elif is_busy(response):
             server.sent_away_s = max(server.sent_away_s, latency_s)
-        return response if response.seconds is not None else response._replace(seconds=latency_s)
+        is_told = response.seconds is not None and latency_s > response.seconds + KERNEL_TICK_S
+        return response if is_told else response._replace(seconds=latency_s)
 
     async def post(self, url: URL, data: Any) -> Response:
         """Send one `POST`, outside of all statistics. Raises TRANSPORT_ERRORS."""
