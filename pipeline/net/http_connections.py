@@ -43,7 +43,7 @@ class Response(NamedTuple):
     """By names in lower case."""
     body: bytes
     seconds: float | None = None
-    """From the last byte of the request to that of the response, within `KERNEL_TICK_S`; None if it was not measured."""
+    """From the last byte of the request to that of the response, to `KERNEL_TICK_S`; None if it was not measured."""
 
     @property
     def answered(self) -> str:
