@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from pipeline.config import key_of
 from pipeline.config.identity import canonical, deciding_keys
 from pipeline.evaluation.configuration_summary import differing_overrides
 from pipeline.evaluation.score_tables import percent, plain_table
@@ -134,7 +135,15 @@ def over_seeds(
         for group in groups
     ]
     models = [str(each.get("model")) for each in served]
-    return OverSeeds(score, seed_means(groups, methods, overrides, scores, models=models, are_shared=are_shared))
+    words = list(map(_deciding_words, overrides, configs)) if groups else overrides
+    return OverSeeds(score, seed_means(groups, methods, words, scores, models=models, are_shared=are_shared))
+
+
+def _deciding_words(words: Sequence[str], config: Mapping[str, Any]) -> list[str]:
+    """Leave out the overrides of keys that decide no results, such as the folder of the run."""
+    deciding = deciding_keys(config)
+    known = {*deciding, *(key.rpartition(".")[0] for key in deciding)}
+    return [word for word in words if (key := key_of(word)) in known or "." not in key]
 
 
 def seed_means(

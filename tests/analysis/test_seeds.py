@@ -54,6 +54,14 @@ def test_a_method_alone_is_named_and_long_lists_are_cut() -> None:
     assert means(elsewhere) == ["srp 50.0 with each of 2 seeds"], "a word of one seed is not the name of all"
 
 
+def test_the_folder_and_the_servers_of_a_run_are_no_part_of_its_name() -> None:
+    runs = [("method=srp", "run.dir=runs/a", "run.tags=[one]"), ("method=cot", "run.dir=runs/b", "run.reuse=[x]")]
+    configs, words = zip(*(composed(*each, f"run.seed={seed}") for each in runs for seed in (0, 1)), strict=True)
+    names = ["srp", "srp", "cot", "cot"]
+    means = over_seeds("f1", configs, [{}] * 4, names, words, scores=[0.5] * 4, costs=[{}] * 4).means
+    assert {each.words for each in means} == {"method=srp", "method=cot"}
+
+
 def test_seeds_of_several_models_with_equal_keys_are_averaged_apart() -> None:
     """Without llm.model, a server answers with whatever it serves at the time."""
     configs, words = zip(*(composed("method=cot", f"run.seed={seed}") for seed in (0, 1, 0, 1)), strict=True)
