@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
+from pipeline.analysis.losses.traced_question import deciding_step
 from pipeline.analysis.question_trace import QuestionTrace, StepTrace
 from pipeline.grouping import grouped
 from pipeline.normalisation import normalise
@@ -475,6 +476,7 @@ _EVENTS = {
 def trail_texts(trace: QuestionTrace) -> Mapping[int, str]:
     """Return for each step, by its number, what it did to the gold answers and gold paths."""
     texts: dict[int, dict[str, None]] = {}
+    kinds = [step.kind for step in trace.steps]
     for event in trace.row.get("trail") or ():
         text = _EVENTS.get(event["event"])
         if event["event"] in {"shown", "written"} and event["edge"] is not None:
@@ -493,5 +495,6 @@ def trail_texts(trace: QuestionTrace) -> Mapping[int, str]:
         if event["event"] == "no_way":
             text = "a gold path leads to no gold answer in the graph"
         if text:
-            texts.setdefault(event["step"], {})[text] = None
+            dropped = event["by"] if event["event"] == "cut" else None
+            texts.setdefault(deciding_step(dropped, event["step"], kinds), {})[text] = None
     return {step: "; ".join(of_step) for step, of_step in texts.items()}

@@ -16,6 +16,8 @@ NOT_EXPLORED = frozenset({"depth", "plan"})
 """What cuts nodes from further exploration only: their facts are still known."""
 
 
+_DECIDED = frozenset({"beam", "sample", "similarity"})
+"""What drops something in a decision, which is recorded after it."""
 _LOOKUPS = frozenset({"listed", "followed", "passed", "reached"})
 """The events of lookups along the edges of gold paths."""
 
@@ -44,6 +46,17 @@ class NumberedPath:
         """Print the path up to the edge at which it was left, from 0."""
         walked = " → ".join(["topic", *self.relations[:hop]])
         return f"{walked} ✗ {self.relations[hop]}" if hop < len(self.relations) else f"{walked} ✗"
+
+
+def deciding_step(by: str | None, step: int, kinds: Sequence[str]) -> int:
+    """Return the step at which code dropped something: the decision that it made, which comes after the event.
+
+    The step of the event is the last one before it: a call or a lookup of any of the branches, or the decision of
+    another branch. `kinds` are those of all steps. Where a limit of hops, a plan or the evidence dropped it, no
+    decision of its own follows.
+    """
+    has_decided = by in _DECIDED and step + 1 < len(kinds) and kinds[step + 1] == "decision"
+    return step + 1 if has_decided else step
 
 
 class TracedQuestion:
@@ -124,14 +137,7 @@ class TracedQuestion:
         call = max((call for call in self._calls() if offered < call <= cut.step), default=None)
         if reason == "beam" and call is not None and self._step(call).get("error"):
             return self._model_reason(call), call
-        return reason, self._selection_of(cut) if reason == "beam" else cut.step
-
-    def _selection_of(self, cut: Event) -> int:
-        """Return the step at which a beam dropped something: the decision that it made, which lists all scores.
-
-        The last call before it is of any of the branches, maybe of one that was kept.
-        """
-        return cut.step + 1 if self._step(cut.step + 1).get("kind") == "decision" else cut.step
+        return reason, deciding_step(cut.by, cut.step, [step["kind"] for step in self._steps])
 
     def _next_hop_after(self, step: int) -> float:
         """Return the number of the next lookup of neighbours; infinity if there is none."""
