@@ -192,7 +192,7 @@ def _columns(
     compared = [base, *selection.others]
     places = [compared.index(row) for row in rows]
     methods = _methods(compared)
-    keys = key_columns(_values(compared), most=_MOST_KEY_COLUMNS)
+    keys = key_columns(_values(compared), methods, most=_MOST_KEY_COLUMNS)
     # The base's own row is of the questions that all have in common with it, or else of all its questions.
     has_common = len({(each.questions, each.base, each.base_cost) for each in shown}) == 1
     if has_common:

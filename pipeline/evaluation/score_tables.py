@@ -24,6 +24,7 @@ from pipeline.evaluation.retrievers import departures_label, retriever_lines
 from pipeline.evaluation.simulated import simulated_lines
 from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.unreadable import much_unreadable
+from pipeline.grouping import grouped
 from pipeline.percentages import percentage
 from pipeline.text import counted, printable
 
@@ -155,7 +156,7 @@ def sweep_table(summaries: Sequence[ConfigurationSummary], names: Sequence[str] 
 
     `names` take the place of the numbers of the configurations, which several runs have in common.
     """
-    keys = key_columns(list(map(_values_by_key, summaries)))
+    keys = key_columns(list(map(_values_by_key, summaries)), [each.method for each in summaries])
     columns = _sweep_columns(summaries, names or [str(each.number) for each in summaries], keys)
     caption = [*_caption(summaries, "next to the scores"), *_lines_without_gold(summaries)]
     if any(_ABSENT in cells for cells in keys.values()):
@@ -244,12 +245,15 @@ def _largest(groups: Sequence[Group]) -> list[Group]:
     return [group for group in groups if group in largest]
 
 
-def key_columns(values: Sequence[Mapping[str, str]], *, most: int = _MOST_KEY_COLUMNS) -> dict[str, list[str]]:
+def key_columns(
+    values: Sequence[Mapping[str, str]], methods: Sequence[str], *, most: int = _MOST_KEY_COLUMNS
+) -> dict[str, list[str]]:
     """Return the keys that vary as headings with columns of values: one column per key, or one for more than `most`.
 
-    `values` are the keys and values of each configuration. Of paths, only the names of the files are in the table.
+    `values` are the keys and values of each configuration, and `methods` are the names of their methods, which the
+    table has anyway. Of paths, only the names of the files are in the table.
     """
-    keys = _varying_keys(values)
+    keys = _varying_keys(values, methods)
     shown = {key: _short_texts({each[key] for each in values if key in each}) for key in keys}
     last_parts = [key.rpartition(".")[2] for key in keys]
     headings = {key: last if last_parts.count(last) == 1 else key for key, last in zip(keys, last_parts, strict=True)}
@@ -274,10 +278,17 @@ def percent(share: float) -> str:
     return "100" if text == "100.0" else text
 
 
-def _varying_keys(values: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return the keys with several values, without the method: its name is in a column of its own."""
-    keys = dict.fromkeys(key for each in values for key in each if key not in {"method", "experiment"})
-    return [key for key in keys if len({each.get(key) for each in values}) > 1]
+def _varying_keys(values: Sequence[Mapping[str, str]], methods: Sequence[str]) -> list[str]:
+    """Return the keys with several values: the method and its preset only where methods of one name differ in them."""
+    by_name = grouped(range(len(values)), lambda row: methods[row]).values()
+
+    def varies(key: str) -> bool:
+        if key == "method":  # a preset may choose it
+            return any(len({values[row][key] for row in alike if key in values[row]}) > 1 for alike in by_name)
+        groups = by_name if key == "experiment" else [range(len(values))]
+        return any(len({values[row].get(key) for row in alike}) > 1 for alike in groups)
+
+    return list(filter(varies, dict.fromkeys(key for each in values for key in each)))
 
 
 def _relation_recall(summaries: Sequence[ConfigurationSummary]) -> Mapping[str, str]:

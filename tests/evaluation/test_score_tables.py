@@ -146,6 +146,12 @@ def test_common_overrides_are_not_printed() -> None:
 
 def test_varying_keys_are_columns_and_many_keys_share_one() -> None:
     assert "method (oracle)" in printed(sweep_table([summary(label="oracle")] * 2), 80)
+    presets = [summary(overrides=(word,)) for word in ("method=srp", "experiment=mine", "experiment=other")]
+    told_apart = printed(sweep_table(presets), 100)
+    assert "experiment" in told_apart, "a preset that gives its method no name of its own"
+    assert {"mine", "other"} <= set(told_apart.split())
+    named = [summary(word, overrides=(f"experiment={word}",)) for word in ("mine", "other")]
+    assert "experiment" not in printed(sweep_table(named), 100)
     few = printed(sweep_table([summary(overrides=(f"method.depth={depth}",)) for depth in (1, 2)]), 80)
     assert few.split()[:3] == ["#", "method", "depth"]
     own = {"srp": ("method.retries=1", "method.depth=2"), "r3": ("method.depth=3", "llm.depth=1", "a.b=5", "a.c=6")}

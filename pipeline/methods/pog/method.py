@@ -237,7 +237,7 @@ class PoG:
         names = [search.labels.name(fact.end) for fact in facts]
         if len(facts) > self.unnamed_sample and not any(names):
             source, relation = facts[0].start, facts[0].steps[0].relation
-            rng = search.tools.rng(f"pog.entities|{source}|{relation.name}|{relation.direction}", search.round)
+            rng = search.tools.rng(f"pog.entities|{source}|{relation.name}|{relation.direction}")
             sample = set(rng.sample(range(len(facts)), self.unnamed_sample))
             return self._without_cut(search, facts, sample, by="sample")
         if len(facts) <= self.entity_prefilter:
