@@ -109,17 +109,15 @@ def plan_figures(
     """
     presets = dict.fromkeys(figure.preset for figure in published_figures() if figure.preset)
     rows = {preset: _Row.of(preset) for preset in presets} if methods or any(map(is_of_method, common)) else {}
-    if unknown := sorted({*(methods or ())}.difference(row.method for row in rows.values())):
-        known = ", ".join(sorted({row.method for row in rows.values()}))
-        raise UserError(f"reproduce.methods: no published row is run by {', '.join(unknown)}. Known: {known}")
+    if methods:
+        _check_methods(methods, rows.values())
     words = {preset: _words_of(row, rows.values(), common) for preset, row in rows.items()}
-    chosen = {preset for preset, row in rows.items() if methods is None or row.method in methods}
+    left_out = {preset for preset, row in rows.items() if methods and row.method not in methods}
     planned = [
-        replace(each, configurations=(), reason="left out by reproduce.methods")
-        if methods is not None and each.configurations and each.figure.preset not in chosen
-        else each
+        PlannedFigure(figure, (), "left out by reproduce.methods")
+        if figure.preset in left_out
+        else _plan(figure, datasets, seeds, words.get(figure.preset or "", common))
         for figure in published_figures()
-        for each in [_plan(figure, datasets, seeds, words.get(figure.preset or "", common))]
     ]
     return [
         replace(each, substituted=bool(each.configurations) and dataset_key(each.figure) in substituted)
@@ -141,6 +139,15 @@ class _Row:
         composed = config.compose((f"experiment={preset}",))
         keys = {key for key, _ in config.flatten({"method": composed["method"]})}
         return cls(composed["choices"]["method"], frozenset(keys))
+
+
+def _check_methods(methods: Collection[str], rows: Collection[_Row]) -> None:
+    """Raise UserError for a method that runs no row."""
+    known = {row.method for row in rows}
+    if unknown := sorted({*methods} - known):
+        raise UserError(
+            f"reproduce.methods: no published row is run by {', '.join(unknown)}. Known: {', '.join(sorted(known))}"
+        )
 
 
 def is_of_method(word: str) -> bool:
