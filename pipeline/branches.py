@@ -27,6 +27,8 @@ class Branch:
     _ended: list[Branch] = field(default_factory=list)
     """The parts that have ended since the last step, of those that this one has started."""
     _has_ended: bool = False
+    last_decision: int = 0
+    """The last decision of this part, which no step waits for."""
 
     @property
     def root(self) -> Branch:
@@ -45,6 +47,11 @@ class Branch:
         """Add a step, and return the steps that it follows."""
         follows, self._after = self._settle(), (step,)
         return follows
+
+    @property
+    def latest(self) -> int:
+        """The last step of this part, or of those that it has waited for; 0 before the first one."""
+        return max(self.last_decision, *self._settle(), 0)
 
     def end(self) -> None:
         """Note that the task has ended: the next step of the part that has started it follows its steps."""

@@ -53,7 +53,9 @@ class QuestionRecord:
         """Append a step that starts now."""
         step = Step(len(self.steps), kind, role, time.perf_counter() - self._began)
         self.steps.append(step)
-        if kind != "decision":
+        if kind == "decision":
+            self._branch().last_decision = step.index
+        else:
             self.follows[step.index] = self._branch().add(step.index)
         return step
 
@@ -81,7 +83,7 @@ class QuestionRecord:
     def _follow(self, event: str, payload: Mapping[str, Any]) -> None:
         """Note in the trail what survived a selection (`kept`) or what code dropped (`cut`)."""
         try:
-            _TRAIL_EVENTS[event](self.trail, max(0, len(self.steps) - 1), **payload)
+            _TRAIL_EVENTS[event](self.trail, self._branch().latest, **payload)
         except TypeError as error:
             raise TypeError(f"the event {event} has other fields: {error}") from None
 

@@ -35,7 +35,7 @@ class TrailEvent(NamedTuple):
     """One thing that happened to a gold answer (`edge` is None) or to an edge of a gold path."""
 
     step: int
-    """The step of the question at which it happened; for `kept` and `cut` the last one before it."""
+    """The step of the question at which it happened; for `kept` and `cut` the last one before it in the same task."""
     event: TrailEventName
     """
     - `listed`: a lookup returned the relations of `of` nodes at which the edge may begin; `number` of these nodes have

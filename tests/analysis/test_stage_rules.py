@@ -409,10 +409,9 @@ def test_a_beam_dropped_a_node_at_its_decision_and_not_at_the_call_before_it() -
     decided = row([LISTED, cut, {"step": 4, "event": "answered"}], "relations score score pruned answer")
     decided["steps"][3]["kind"] = "decision"
     assert find_loss(decided) == Loss("relation chosen", "beam", 3, 1, "topic ✗ capital")
-    limit = {**decided, "trail": [decided["trail"][0], {**decided["trail"][1], "by": "cap"}, decided["trail"][2]]}
-    assert find_loss(limit) == Loss("relation offered", "cap", 2, 1, "topic ✗ capital")
-    sample = {**decided, "trail": [decided["trail"][0], {**decided["trail"][1], "by": "sample"}, decided["trail"][2]]}
-    assert find_loss(sample) == Loss("relation offered", "cap", 3, 1, "topic ✗ capital")
+    for by, step in (("cap", 3), ("sample", 3), ("depth", 2)):
+        limited = {**decided, "trail": [decided["trail"][0], {**decided["trail"][1], "by": by}, decided["trail"][2]]}
+        assert find_loss(limited) == Loss("relation offered", "cap", step, 1, "topic ✗ capital")
 
 
 def test_an_agent_that_reads_a_gold_answer_could_have_given_it() -> None:

@@ -194,3 +194,22 @@ class TestCriticalSteps:
         record = QuestionRecord(default(Budget), inf)
         record.add_decision("answered")
         assert (record.finish().critical_s, record.critical_steps) == (0, [])
+
+    async def test_a_selection_comes_after_the_last_step_of_its_own_part(self) -> None:
+        record, went_on = QuestionRecord(default(Budget), inf), asyncio.Event()
+
+        async def select() -> None:
+            await self.step(record, 1)
+            await went_on.wait()
+            record.add_decision("kept", nodes=())
+
+        async def go_on() -> None:
+            await self.chain(record, 1, 1, 1)
+            went_on.set()
+
+        await asyncio.gather(select(), go_on())
+        record.add_decision("kept", nodes=())
+        record.add_decision("judged")
+        record.add_decision("kept", nodes=())
+        assert [step.role for step in record.steps] == ["a", "a", "a", "a", "judged"]
+        assert [event.step for event in record.trail.events] == [0, 3, 4]

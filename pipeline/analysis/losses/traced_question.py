@@ -16,7 +16,7 @@ NOT_EXPLORED = frozenset({"depth", "plan"})
 """What cuts nodes from further exploration only: their facts are still known."""
 
 
-_DECIDED = frozenset({"beam", "sample", "similarity"})
+_DECIDED = frozenset({"beam", "sample", "similarity", "cap", "evidence"})
 """What drops something in a decision, which is recorded after it."""
 _LOOKUPS = frozenset({"listed", "followed", "passed", "reached"})
 """The events of lookups along the edges of gold paths."""
@@ -52,8 +52,8 @@ def deciding_step(by: str | None, step: int, kinds: Sequence[str]) -> int:
     """Return the step at which code dropped something: the decision that it made, which comes after the event.
 
     The step of the event is the last one before it: a call or a lookup of any of the branches, or the decision of
-    another branch. `kinds` are those of all steps. Where a limit of hops, a plan or the evidence dropped it, no
-    decision of its own follows.
+    another branch. `kinds` are those of all steps. Where a limit of hops or a plan dropped it, no decision of its own
+    follows.
     """
     has_decided = by in _DECIDED and step + 1 < len(kinds) and kinds[step + 1] == "decision"
     return step + 1 if has_decided else step
