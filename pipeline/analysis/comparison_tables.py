@@ -310,9 +310,8 @@ def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clu
         yield "no test: no other configuration differs from the base in its scores, calls or tokens"
     if any(each.verdict == "inconclusive" and each.difference.low * each.difference.high > 0 for each in comparisons):
         yield "an interval is of one comparison: it may leave out 0 where the corrected p is inconclusive"
-    fewest = min(comparisons, key=lambda each: each.sources)
-    if clusters and fewest.sources < fewest.questions:
-        groups = counted(fewest.sources, "cluster")
+    if clusters and any(each.sources < each.questions for each in comparisons):
+        groups = _range([each.sources for each in comparisons], "cluster")
         yield f"intervals and p are clustered: questions share a `{clusters.field}`, {groups}"
 
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from inspect import isawaitable
 from itertools import zip_longest
+from pathlib import Path
 from random import Random
 
 from pipeline.datasets.query_shapes import gold_relations, is_parsed
@@ -236,7 +237,9 @@ async def _answer(
         return _failed(record, f"{type(error).__name__}: {error}")
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a bug of the method fails one question
         text = "".join(traceback.format_exception(error, limit=-_TRACEBACK_FRAMES))
-        return _failed(record, f"{type(error).__name__}: {error}{_hint(error)}", traceback=text)
+        first, newline, rest = str(error).partition("\n")
+        said = f"{type(error).__name__}: {first}{_hint(error)}{_place(error)}{newline}{rest}"
+        return _failed(record, said, traceback=text)
     if record.exhausted is not None:
         answer = replace(answer, status="budget_exhausted")
     return answer, None
@@ -245,6 +248,13 @@ async def _answer(
 def _hint(error: BaseException) -> str:
     """Return what to look for in a method whose error names a call that nobody awaited."""
     return " (is an await missing before a call of the tools?)" if "'coroutine' object" in str(error) else ""
+
+
+def _place(error: BaseException) -> str:
+    """Return the source line of a method that raised an error: the same words may come from several."""
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if Path(frame.filename).parent != Path(__file__).parent]
+    return f" ({Path(outside[-1].filename).name}:{outside[-1].lineno})" if outside else ""
 
 
 def _failed(record: QuestionRecord, error: str, **details: str) -> tuple[Answer, str]:

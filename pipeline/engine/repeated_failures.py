@@ -81,7 +81,7 @@ class RepeatedFailures:
         cause = self._common_cause
         if cause and self._most <= len(self._failing):
             is_outage = all(kind.startswith(_OUTAGE) and not kind.startswith(_REFUSED) for kind in self._errors)
-            said = f"the first {counted(self._most, 'question')}{self._attempt} all failed {cause} {_NEVER}:"
+            said = f"the first {counted(self._most, 'question')}{self._attempt} to finish all failed {cause} {_NEVER}:"
             self._stop(said, self._errors, Outage if is_outage else UserError)
         is_long = time.monotonic() > self._outage_began_s + _OUTAGE_S
         if self._failed_in_outage >= self._most and is_long and _failed_by_servers(new):

@@ -267,8 +267,8 @@ def key_columns(
 
 
 def _short_texts(values: Collection[str]) -> Mapping[str, str]:
-    """Return the values of a key without the folders of paths, if they still differ."""
-    short = {value: value if value.startswith(("[", "{")) else value.rpartition("/")[2] for value in values}
+    """Return the values of a key without the folders of paths, if they still differ; a text with spaces is no path."""
+    short = {value: value if set(value) & set("[{ ") else value.rpartition("/")[2] for value in values}
     return short if len(set(short.values())) == len(short) else {value: value for value in values}
 
 
@@ -283,6 +283,8 @@ def _varying_keys(values: Sequence[Mapping[str, str]], methods: Sequence[str]) -
     by_name = grouped(range(len(values)), lambda row: methods[row]).values()
 
     def varies(key: str) -> bool:
+        if key == "method.name":
+            return False  # the table has it
         if key == "method":  # a preset may choose it
             return any(len({values[row][key] for row in alike if key in values[row]}) > 1 for alike in by_name)
         groups = by_name if key == "experiment" else [range(len(values))]

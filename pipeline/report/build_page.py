@@ -74,7 +74,7 @@ def _block_view(block: Block) -> BlockView:
         dataset=inline(block.most_complete.summary.dataset),
         facts=_facts(block),
         gold_notes=gold_lines([each.summary for each in configurations]),
-        label_rivals=" with the same label" if len({each.summary.label for each in configurations}) > 1 else "",
+        label_rivals=_label_rivals(configurations),
         without_tokens=_without_tokens(block),
         oracles_left_out=oracles_left_out(block),
         simulators=list(dict.fromkeys(inline(name) for each in configurations if (name := each.summary.simulated))),
@@ -108,6 +108,13 @@ def _block_view(block: Block) -> BlockView:
         examples=examples(block, labels),
         methods_without_examples=methods_without_examples(block),
     )
+
+
+def _label_rivals(configurations: Sequence[Configuration]) -> str:
+    """Return which configurations are compared in their cost, behind `no other configuration`; empty if all are."""
+    if len({each.models for each in configurations} - {""}) > 1:
+        return " of the same model"
+    return " with the same label" if len({each.summary.label for each in configurations}) > 1 else ""
 
 
 def _keys(configurations: Sequence[Configuration]) -> list[KeyView]:

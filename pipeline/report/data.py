@@ -118,6 +118,12 @@ class Configuration:
         return config.canonical([asked, {key: of for key, of in self.parameters.items() if key.startswith("dataset.")}])
 
     @property
+    def models(self) -> str:
+        """The language models that answered, as a text; empty for a simulated model."""
+        answered = [self.served["model"], self.served.get("roles") or {}]
+        return "" if self.summary.simulated else config.canonical(answered)
+
+    @property
     def group(self) -> Group:
         """The group that determines colour and shape."""
         label = self.summary.label

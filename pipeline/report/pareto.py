@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import isinf
 
 from pipeline import config
-from pipeline.evaluation.configuration_summary import is_oracle, without_oracles
+from pipeline.evaluation.configuration_summary import SECONDS, is_oracle, without_oracles
 from pipeline.evaluation.statistics import mean_over_seeds
 from pipeline.grouping import grouped
 from pipeline.llm.interface import is_told_gold
@@ -35,7 +35,7 @@ def recommendations(block: Block, score: str) -> list[Recommendation]:
     """Return the recommendation by a score, for each label."""
     scores = block.scores(score)
     cost_keys = {index: block.configurations[index].cost_key for index in block.comparable}
-    found = [recommend(scores, cost_keys, among=_different(block, among)) for among in _by_label(block)]
+    found = [recommend(scores, cost_keys, among=_different(block, among)) for among in _rivals(block)]
     if not block.has_one_graph:
         return [replace(each, recommended=None) for each in found]
     found = [replace(each, recommended=None, is_tied=True) if _is_tied(block, each) else each for each in found]
@@ -49,7 +49,7 @@ def _is_tied(block: Block, recommendation: Recommendation) -> bool:
     if chosen is None:
         return False
     calls, tokens = block.configurations[chosen].cost_key
-    among = (index for group in _by_label(block) if chosen in group for index in _different(block, group))
+    among = (index for group in _rivals(block) if chosen in group for index in _different(block, group))
     return isinf(tokens) and any(block.configurations[each].cost_key[0] == calls for each in among if each != chosen)
 
 
@@ -147,12 +147,12 @@ def _marks(block: Block, recommendation: Recommendation) -> dict[int, str]:
 def front_view(
     block: Block, labels: BlockLabels, score: str, counter: str, recommendations: Sequence[Recommendation]
 ) -> FrontView:
-    """Build the chart of a score against a cost, with the Pareto front of each label."""
+    """Build the chart of a score against a cost, with the Pareto front of each label, and of each model."""
     costs = {i: cost for i in block.comparable if (cost := block.configurations[i].cost(counter)) is not None}
     scores = {i: block.configurations[i].summary.scores[score] for i in costs}
     fronts = [
         pareto_front(costs, {i: scores[i].mean for i in among})
-        for part in _by_label(block)
+        for part in _rivals(block, models_apart=counter != SECONDS)
         if (among := costs.keys() & part)
     ]
     equals = {i: others for front in fronts for i, others in front.items()}
@@ -192,7 +192,7 @@ def front_view(
 
 def oracles_left_out(block: Block) -> list[str]:
     """Return a sentence for each reason for which comparable configurations are left out as oracles."""
-    kept = {index for group in _by_label(block) for index in group}
+    kept = {index for group in _rivals(block) for index in group}
     left_out = [block.configurations[index].summary for index in block.comparable if index not in kept]
     return [
         *[_CLOSED_BOOK] * any(each.closed_book for each in left_out),
@@ -200,13 +200,19 @@ def oracles_left_out(block: Block) -> list[str]:
     ]
 
 
-def _by_label(block: Block) -> list[list[int]]:
-    """Group the comparable configurations by label: simulated and language models are not compared.
+def _rivals(block: Block, *, models_apart: bool = True) -> list[list[int]]:
+    """Group the comparable configurations by label and model.
 
-    Oracles are left out where there are others.
+    Simulated and language models are not compared, and a call or a token of one model does not cost what one of another
+    does. Oracles are left out where there are others.
     """
     summaries = [configuration.summary for configuration in block.configurations]
-    groups = grouped(block.comparable, lambda index: summaries[index].label).values()
+
+    def answered_by(index: int) -> tuple[str | None, str]:
+        configuration = block.configurations[index]
+        return configuration.summary.label, configuration.models if models_apart else ""
+
+    groups = grouped(block.comparable, answered_by).values()
     return [without_oracles(group, lambda index: is_oracle(summaries[index])) for group in groups]
 
 

@@ -153,7 +153,7 @@ class FailedRows:
 def count_errors(folder: RunFolder) -> list[FailedRows]:
     """Count the rows of failed questions by their error, the most frequent one first.
 
-    Errors that differ only in numbers and quoted text count as one.
+    Errors that differ only in numbers and quoted text, and not in the source line that raised them, count as one.
     """
     example = ["point", "question_id"]
     rows = pl.concat(
@@ -161,7 +161,9 @@ def count_errors(folder: RunFolder) -> list[FailedRows]:
         for rows in read_shards(folder, ["status", *example, "error"])
     )
     first_line = pl.col("error").fill_null("unknown").str.split("\n").list.first()
-    kinds = rows.with_columns(first_line.alias("error"), first_line.str.replace_all(VARIABLE_PARTS, "…").alias("kind"))
+    kinds = rows.with_columns(
+        first_line.alias("error"), first_line.str.replace_all(VARIABLE_PARTS, "${1}…").alias("kind")
+    )
     groups = kinds.group_by("kind", maintain_order=True).agg(pl.first("error"), pl.len(), pl.first(*example))
     return [FailedRows(*row) for row in groups.sort("len", descending=True).drop("kind").iter_rows()]
 

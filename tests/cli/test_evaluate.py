@@ -64,7 +64,7 @@ def test_a_method_that_fails_on_some_questions_does_not_end_the_run(
     assert "5 failed" in ran.out
     rows = pl.read_parquet(tmp_path / "run" / "traces" / "*.parquet")
     assert rows["status"].value_counts().sort("status").rows() == [("failed", 5), ("ok", 15)]
-    assert set(rows["error"].drop_nulls()) == {"RuntimeError: failed on purpose"}
+    assert set(rows["error"].drop_nulls()) == {"RuntimeError: failed on purpose (outside_method.py:16)"}
 
 
 @pytest.mark.parametrize("code", [0, 1])
@@ -287,7 +287,7 @@ def test_a_server_that_refuses_every_call_stops_the_run_with_a_sentence_that_nam
     model, words = model_server(refuses_every=1)
     ran = evaluate("method=srp", "run.limit=200", *words)
     assert ran.code == 2
-    assert "the first 20 questions all failed with the same error" in ran.err
+    assert "the first 20 questions to finish all failed with the same error" in ran.err
     assert "answered 400: no such thing for" in ran.err
     assert "Traceback" not in ran.err
     assert model.requests < 200

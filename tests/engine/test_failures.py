@@ -89,7 +89,9 @@ def test_a_run_whose_first_questions_all_fail_alike_stops_with_the_error_and_kee
 ) -> None:
     code, _, said = evaluate("run.limit=40")
     assert code == 2
-    assert "the first 20 questions all failed with the same error (run.max_equal_failures=null goes on)" in said
+    assert (
+        "the first 20 questions to finish all failed with the same error (run.max_equal_failures=null goes on)" in said
+    )
     assert "goes on): KeyError: " in said
     assert said.endswith("stopped.txt in the run folder has the traceback\n")
     assert "return table[id]" not in said
@@ -261,12 +263,14 @@ class TestOutage:
             errors = {error + "x" * int(port): error}
             said = watched.check(FinishedRows(questions=1, failed=1, errors=errors, failing=ids(port)))
         assert said is None
-        with pytest.raises(UserError, match=r"^the first 4 questions all failed because of a server \(run"):
+        with pytest.raises(UserError, match=r"^the first 4 questions to finish all failed because of a server \(run"):
             watched.check(replace(self.GONE, failing=ids("a", "b")))
 
     def test_a_run_that_goes_on_counts_the_questions_of_this_attempt(self) -> None:
         watched = RepeatedFailures(2, is_resumed=True)
-        with pytest.raises(Outage, match=r"^the first 2 questions of this attempt all failed with the same error"):
+        with pytest.raises(
+            Outage, match=r"^the first 2 questions of this attempt to finish all failed with the same error"
+        ):
             watched.check(replace(self.GONE, failing=ids("a", "b")))
 
     def test_a_run_of_fewer_questions_is_not_said_to_stop(self) -> None:
@@ -281,7 +285,7 @@ class TestOutage:
         split = RepeatedFailures(50, configurations=50)
         said = [split.check(each) for each in (*[one] * 5, FinishedRows(questions=1), *[other] * 5)]
         assert len(list(filter(None, said))) == 1, "the outage goes on"
-        with pytest.raises(Outage, match=r"^the first 2 questions all failed"):
+        with pytest.raises(Outage, match=r"^the first 2 questions to finish all failed"):
             watched.check(other)
 
     def test_the_first_questions_that_servers_refuse_are_no_outage(self) -> None:
@@ -347,7 +351,7 @@ def test_a_run_stops_if_several_servers_refuse_every_call_each_in_its_own_words(
         words = ["method=cot", "llm=endpoint", f"llm.base_urls=[{one},{other}]", "llm.model=llama", "run.limit=100"]
         assert main(["evaluate", *words, "engine.concurrency=4", f"run.dir={tmp_path / 'r'}"]) == 2
     said = capsys.readouterr().err
-    assert "the first 20 questions all failed because the servers refuse their requests (run.max" in said
+    assert "the first 20 questions to finish all failed because the servers refuse their requests (run.max" in said
     assert "; put a valid key into the variable OPENAI_API_KEY" in said
 
 
@@ -359,12 +363,12 @@ def test_a_run_stops_and_names_the_refusal_of_a_server_that_refuses_every_call(
         words = ["method=cot", "llm=endpoint", f"llm.base_urls=[{url}]", "llm.model=llama", "run.limit=100"]
         assert main(["evaluate", *words, "engine.shard_size=100", f"run.dir={tmp_path / 'r'}"]) == 2
     said = capsys.readouterr().err
-    assert "the first 20 questions all failed with the same error" in said
+    assert "the first 20 questions to finish all failed with the same error" in said
     assert f"answered {status}: not for you" in said
     assert ("; put a valid key into the variable OPENAI_API_KEY" in said) == (status == 401)
     assert main(["losses", str(tmp_path / "r")]) == 2
     said = capsys.readouterr().err
-    assert "holds no answer: its run ended without one, because the first 20 questions all failed" in said
+    assert "holds no answer: its run ended without one, because the first 20 questions to finish all failed" in said
     assert f"answered {status}: not for you" in said
 
 
@@ -378,7 +382,7 @@ def test_the_note_of_a_stopped_run_with_finished_shards_says_why_it_stopped(
     capsys.readouterr()
     assert main(["losses", str(tmp_path / "r")]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "in its finished shards are counted, because the first 20 questions all failed" in said
+    assert "in its finished shards are counted, because the first 20 questions to finish all failed" in said
     assert "answered 400: not for you" in said
     assert "run.yaml continues it" in said
 

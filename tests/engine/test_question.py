@@ -154,7 +154,7 @@ class ForgetsToAwait:
         (
             ForgetsToAwait(),
             "AttributeError: 'coroutine' object has no attribute 'text' (is an await missing before a call of the "
-            "tools?)",
+            "tools?) (test_question.py:148)",
         ),
         (ReturnsNothing(), "TypeError: answer() must return a pipeline.Answer, not NoneType"),
         (NotAsync(), "TypeError: the method must write `async def answer`"),

@@ -229,6 +229,16 @@ def test_seconds_of_a_simulated_model_are_left_out_unless_they_were_set() -> Non
     assert [view(each).has_seconds for each in (own, simulated, slow)] == [True, False, True]
 
 
+def test_costs_of_two_models_are_not_compared() -> None:
+    small, large = (make(hits(n) * 30, {"depth": 1}, label=None, calls=calls) for n, calls in ((9, 4), (9, 2)))
+    large = replace(large, served={**large.served, "model": "large"})
+    block = view(small, large)
+    assert block.label_rivals == " of the same model"
+    assert len(block.scores[0].recommendations) == 2
+    assert [len(front.entries) for front in block.scores[0].fronts] == [2, 2, 1], "seconds can be compared"
+    assert len(view(small, replace(large, served=small.served)).scores[0].recommendations) == 1
+
+
 def test_seconds_of_replies_that_earlier_runs_measured_have_a_warning() -> None:
     run = replace(RUN, totals={"complete": True, "reused_llm_calls": 875})
     (warning,) = view(make(hits(3), label=None, run=run)).warnings
