@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Collection
 from typing import Any
 
 import yaml
@@ -42,6 +43,12 @@ def plural(noun: str, number: int) -> str:
     if number == 1:
         return noun
     return f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
+
+
+def counted_range(numbers: Collection[int], noun: str) -> str:
+    """Return the lowest and the highest number with their noun, as in "54 to 174 questions"."""
+    low, high = min(numbers), max(numbers)
+    return f"{'' if low == high else f'{low:,} to '}{counted(high, noun)}"
 
 
 def agreeing(verb: str, number: int) -> str:

@@ -25,7 +25,7 @@ from pipeline.evaluation.score_tables import (
 from pipeline.evaluation.simulated import label_lines
 from pipeline.grouping import grouped
 from pipeline.percentages import percentage
-from pipeline.text import agreeing, counted
+from pipeline.text import agreeing, counted, counted_range
 
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg"}
 _STYLES = {"better": "green", "worse": "red", "noise": "yellow"}
@@ -53,7 +53,7 @@ def reading_lines(configurations: Sequence[RunConfiguration]) -> Iterator[str]:
     for folder in dict.fromkeys(each.folder for each in configurations):
         own = [each for each in configurations if each.folder == folder]
         noun = "question" if any(each.failed for each in own) else "answered question"
-        questions = _range([each.rows.height for each in own], noun)
+        questions = counted_range([each.rows.height for each in own], noun)
         datasets = ", ".join(sorted({f"{each.dataset} ({each.rows['split'][0]})" for each in own}))
         answering = sorted({each.answered_by for each in own})
         answered_by = answering[0] if len(answering) == 1 else counted(len(answering), "model")
@@ -87,7 +87,7 @@ def comparison_table(
     columns = {each: _columns(selection, shown, score, intervals=each) for each in (True, False)}
     base = selection.base
     label = f"{base.method} ({base.label})" if base.label else base.method
-    counts = _range([each.questions for each in comparisons], "common question")
+    counts = counted_range([each.questions for each in comparisons], "common question")
     title = (
         f"{counted(len(comparisons), 'configuration')} compared with {base.name}, {label}, on {counts} "
         f"of {base.dataset}"
@@ -311,7 +311,7 @@ def _footnotes(comparisons: Sequence[Comparison], correction: str, clusters: Clu
     if any(each.verdict == "inconclusive" and each.difference.low * each.difference.high > 0 for each in comparisons):
         yield "an interval is of one comparison: it may leave out 0 where the corrected p is inconclusive"
     if clusters and any(each.sources < each.questions for each in comparisons):
-        groups = _range([each.sources for each in comparisons], "cluster")
+        groups = counted_range([each.sources for each in comparisons], "cluster")
         yield f"intervals and p are clustered: questions share a `{clusters.field}`, {groups}"
 
 
@@ -325,11 +325,6 @@ def _rest(comparisons: Sequence[Comparison], shown: Sequence[Comparison]) -> Ite
             f"{counted(rest, 'more configuration')} left out of the table, with the verdicts {counts}: "
             f"top={len(comparisons)} or json=true prints all"
         )
-
-
-def _range(numbers: Sequence[int], noun: str) -> str:
-    low, high = min(numbers), max(numbers)
-    return f"{'' if low == high else f'{low:,} to '}{counted(high, noun)}"
 
 
 def _answers(answers: Sequence[str]) -> Text:

@@ -26,7 +26,7 @@ from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.grouping import grouped
 from pipeline.percentages import percentage
-from pipeline.text import counted, printable
+from pipeline.text import counted, counted_range, printable
 
 _GRBENCH = {"hits_at_1": ("grbench_em", "EM"), "f1": ("grbench_f1", "item F1")}
 """GRBench's variant of a standard score, printed below it."""
@@ -371,8 +371,8 @@ def _group_cells(field: str, group: Group) -> tuple[Text, ...]:
 def _caption(summaries: Sequence[ConfigurationSummary], where: str) -> list[str]:
     coverage = " / ".join(sorted({f"{100 * summary.confidence:g} %" for summary in summaries}))
     lines = [f"percent, {coverage} intervals {where}; failed questions count as wrong"]
-    if sources := max((summary.sources or 0 for summary in summaries), default=0):
-        lines.append(f"intervals are clustered: questions share a `source`, {counted(sources, 'cluster')}")
+    if sources := [summary.sources for summary in summaries if summary.sources]:
+        lines.append(f"intervals are clustered: questions share a `source`, {counted_range(sources, 'cluster')}")
     return [*lines, *simulated_lines(summaries), *retriever_lines(summaries)]
 
 
