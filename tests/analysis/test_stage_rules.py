@@ -157,6 +157,12 @@ def test_an_answer_that_code_gave_after_another_one_was_not_dropped() -> None:
     assert find_loss(row(trail, steps)) == Loss("node kept", "cap", 2)
 
 
+def test_a_kept_answer_whose_name_a_budget_leaves_unknown_is_not_shown() -> None:
+    kept = {"step": 2, "event": "kept", "number": 1, "of": 3}
+    ended = row([LISTED, FOLLOWED, REACHED, FOUND, kept, ANSWER], STEPS, status="budget_exhausted")
+    assert find_loss(ended) == Loss("shown", "cap", 3)
+
+
 def test_a_reply_that_cannot_be_read_is_the_reason() -> None:
     unread = row([LISTED, ANSWER], STEPS)
     unread["steps"][1]["error"] = "no list"

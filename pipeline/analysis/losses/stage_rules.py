@@ -80,8 +80,9 @@ class _Question(SearchRules):
         if not shown:
             is_ended = any(event.at > found[-1].at and event.by == "depth" for event in self._of("cut"))
             call = None if self._at_limit or is_ended else self._call_after(found[-1].step)
-            if call is None:
-                return Loss("node kept", "cap", found[-1].step)
+            if call is None:  # if it was kept, only its name was not looked up any more
+                unseen = [answering for answering in self._answering if kept and answering > found[-1].step]
+                return Loss("shown" if unseen else "node kept", "cap", max(unseen, default=found[-1].step))
             return Loss("node kept", self._model_reason(call), call)  # it was asked again, and went on to other nodes
         if self._acting and not kept:  # each call of an agent may answer, and nothing selects what it sees
             return Loss("answered", self._model_reason(shown[0].step), shown[0].step)
