@@ -157,6 +157,19 @@ def test_an_answer_that_code_gave_after_another_one_was_not_dropped() -> None:
     assert find_loss(row(trail, steps)) == Loss("node kept", "cap", 2)
 
 
+def test_a_sample_that_cut_the_answer_of_one_side_lost_it_and_not_the_reply_after_it() -> None:
+    cut, kept = {"step": 2, "event": "cut", "number": 1, "by": "sample"}, {"step": 3, "event": "kept", "number": 0}
+    paths = [{"topic": topic, "relations": ["capital"]} for topic in ("norway", "sweden")]
+    sides: dict[str, Any] = {"topic_entities": ["norway", "sweden"], "gold_paths": paths}
+    steps, end = "relations choose neighbours score answer", {"step": 4, "event": "answered"}
+    lost = find_loss(row([LISTED, FOLLOWED, REACHED, FOUND, cut, kept, end], steps, **sides))
+    assert lost is not None
+    assert (lost.stage, lost.reason, lost.step) == ("node kept", "cap", 2)
+    dropped = find_loss(row([LISTED, FOLLOWED, REACHED, FOUND, kept, end], steps, **sides))
+    assert dropped is not None
+    assert (dropped.stage, dropped.reason, dropped.step) == ("node kept", "model", 3)
+
+
 def test_a_kept_answer_whose_name_a_budget_leaves_unknown_is_not_shown() -> None:
     kept = {"step": 2, "event": "kept", "number": 1, "of": 3}
     ended = row([LISTED, FOLLOWED, REACHED, FOUND, kept, ANSWER], STEPS, status="budget_exhausted")

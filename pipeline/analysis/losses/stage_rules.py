@@ -93,7 +93,13 @@ class _Question(SearchRules):
         """Return the loss of an answer that is sought from each of several topic entities, and was dropped once."""
         for event in found:
             kept = next((each for each in self._of("kept") if each.at > event.at), None)
-            if kept and not kept.number and (call := self._call_in(event.step, kept.step)) is not None:
+            if not kept or kept.number:
+                continue
+            between = (each for each in self._of("cut") if event.at < each.at < kept.at)
+            cut = [each for each in between if each.number and each.by not in NOT_EXPLORED]
+            if sum(each.number or 0 for each in cut) >= (event.number or 1):
+                return Loss("node kept", *self._cause_of(cut[-1], event.step))
+            if (call := self._call_in(event.step, kept.step)) is not None:
                 return Loss("node kept", self._model_reason(call), call)
         return None
 
