@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Collection
+from math import floor, log10
 from typing import Any
 
 import yaml
@@ -43,6 +44,12 @@ def plural(noun: str, number: int) -> str:
     if number == 1:
         return noun
     return f"{noun[:-1]}ies" if re.search("[^aeiou]y$", noun) else f"{noun}s"
+
+
+def amount(value: float) -> str:
+    """Return an amount of dollars or hours with two decimals, and with two significant digits if it is below 0.1."""
+    decimals = 2 if value <= 0 else max(2, 1 - floor(log10(value)))
+    return f"{value:,.{decimals}f}"
 
 
 def counted_range(numbers: Collection[int], noun: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipeline.text import VARIABLE_PARTS, agreeing, counted, error_kind, plural
+from pipeline.text import VARIABLE_PARTS, agreeing, amount, counted, error_kind, plural
 
 PACKAGE = Path(__file__).parents[1] / "pipeline"
 NOUNS = "questions|calls|configurations|runs|shards|combinations|predictions|errors|plans|workers"
@@ -66,6 +66,11 @@ def without_agreement(source: str) -> Iterator[str]:
             )
             if is_subject and isinstance(after, ast.Constant) and PLURAL_VERB.match(str(after.value)):
                 yield f"line {node.lineno}: {shown}{after.value}"
+
+
+def test_a_small_amount_has_two_significant_digits() -> None:
+    amounts = (0, 0.01066, 0.00893, 0.2, 1.5, 1234.5)
+    assert [amount(each) for each in amounts] == ["0.00", "0.011", "0.0089", "0.20", "1.50", "1,234.50"]
 
 
 @pytest.mark.parametrize("faults", [joined_by_hand, without_agreement])

@@ -33,7 +33,7 @@ from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.score_tables import plain_table
 from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.llm.role_sections import is_embedded
-from pipeline.text import counted, show_command
+from pipeline.text import amount, counted, show_command
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import count_errors, read_shards
 from pipeline.traces.storage import storage_path
@@ -132,7 +132,14 @@ class Line:
     """None where an assumption is missing."""
     known: str
     """Where the figure comes from: measured, counted or assumed."""
-    form: str = "{:,.0f}"
+    is_amount: bool = False
+    """Whether it has a fraction: dollars and hours."""
+
+    def texts(self, projection: Projection) -> tuple[str, str, str]:
+        """Return the figure, and the ends of its interval."""
+        ends = (projection.value, projection.low, projection.high)
+        value, low, high = (amount(each) if self.is_amount else f"{each:,.0f}" for each in ends)
+        return value, low, high
 
 
 def run(arguments: Arguments) -> Output:
@@ -197,14 +204,14 @@ def estimate(sampling: Sampling, plan: Plan) -> tuple[list[Line], list[str]]:
         Line("prompt tokens", counts.get("prompt_tokens"), token_count),
         Line("completion tokens", counts.get("completion_tokens"), token_count),
         Line("graph queries", total["kg_queries"], "measured"),
-        *([] if on_cpu else [Line("GPU hours", gpu_hours, known, "{:,.2f}")]),
-        *([Line("US dollars", price, "assumed price", "{:,.2f}")] if plan.usd_per_gpu_hour and not on_cpu else []),
+        *([] if on_cpu else [Line("GPU hours", gpu_hours, known, is_amount=True)]),
+        *([Line("US dollars", price, "assumed price", is_amount=True)] if plan.usd_per_gpu_hour and not on_cpu else []),
         *(
-            [Line("US dollars for tokens", counts.get("token_usd"), token_count, "{:,.2f}")]
+            [Line("US dollars for tokens", counts.get("token_usd"), token_count, is_amount=True)]
             if plan.token_prices
             else []
         ),
-        Line("hours", waiting.maximum(serving).times(1 / 3600) if serving else None, known, "{:,.2f}"),
+        Line("hours", waiting.maximum(serving).times(1 / 3600) if serving else None, known, is_amount=True),
     ]
     server = "on this CPU" if on_cpu else "per GPU"
     load = f"{'' if on_cpu else f'estimate.gpus={gpus}, '}{questions_in_flight}"
@@ -224,7 +231,7 @@ def _basis(
         return
     if plan.token_prices:
         costs = "would cost" if simulated else "cost"
-        yield f"the tokens of the sample {costs} {spent['token_usd']:,.2f} US dollars at the prices given"
+        yield f"the tokens of the sample {costs} {amount(spent['token_usd'])} US dollars at the prices given"
     if rate is None:
         parts = "" if simulated else "only the time of the sample's last attempt is known: "
         yield f"{parts}GPU hours and hours need the speed of the model: give estimate.tokens_per_s_per_gpu"
@@ -370,12 +377,23 @@ def _table(lines: Sequence[Line], sampling: Sampling) -> Table:
         if (one := line.projection) is None:
             table.add_row(line.what, "–", "", Text(line.known))
             continue
-        value, low, high = (line.form.format(each) for each in (one.value, one.low, one.high))
+        value, low, high = line.texts(one)
         table.add_row(line.what, value, f"{low}–{high}", Text(line.known))
     return table
 
 
+def _models(sampling: Sampling) -> list[str]:
+    """Return the names of the language models that the configurations ask, or their servers."""
+    sections = [keys for whole in sampling.wholes for keys in config.models(whole["llm"]).values()]
+    return sorted({str(keys.get("model") or keys.get("base_urls")) for keys in sections})
+
+
 def _notes(sampling: Sampling, plan: Plan) -> Iterator[str]:
+    if plan.token_prices and not _label(sampling) and len(models := _models(sampling)) > 1:
+        yield (
+            f"the prices are taken for the tokens of all models ({', '.join(models)}): where they differ, estimate the "
+            "configurations of each model alone"
+        )
     if (fewest := min(_sampled(sampling))) < plan.questions:
         whole = "the run" if fewest == max(_sampled(sampling)) else "a dataset"
         yield f"estimate.questions={plan.questions}, but {whole} has only {counted(fewest, 'question')}: all were asked"

@@ -301,6 +301,15 @@ def test_a_server_that_charges_by_tokens_has_a_price(
     assert price["low"] <= price["value"] <= price["high"]
     assert price["value"] > paid > 0, "the sample is a part of the run"
     assert f"the tokens of the sample cost {paid:,.2f} US dollars at the prices given" in kgqa(*command).out
+    cheap = ("estimate.usd_per_million_prompt_tokens=0.1", "estimate.usd_per_million_completion_tokens=0.5")
+    told = " ".join(kgqa(*command[:-2], *cheap).out.split())
+    assert "US dollars at the prices given" in told
+    assert "cost 0.00 US dollars" not in told
+    assert "the prices are taken for the tokens of all models" not in told
+    _, others = model_server()
+    (here / "two.txt").write_text("".join(f"{' '.join(each)}\n" for each in (words, others)))
+    told = " ".join(kgqa("estimate", "two.txt", *command[1:3], "run.dir=two", *prices).out.split())
+    assert "the prices are taken for the tokens of all models (" in told
 
 
 def test_wrong_arguments(kgqa: Kgqa) -> None:

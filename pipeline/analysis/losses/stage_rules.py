@@ -107,8 +107,8 @@ class _Question(SearchRules):
         """Return the loss of a count of which some nodes were dropped."""
         kept = [event for event in self._of("kept") if event.at > found.at]
         cut = [event for event in self._of("cut") if event.at > found.at and event.number]
-        if not kept and cut:
-            return Loss("node kept", *self._cause_of(cut[-1], found.step))
+        if cut and (not kept or cut[0].at < kept[0].at):  # no reply could count what code dropped before it
+            return Loss("node kept", *self._cause_of(cut[-1] if not kept else cut[0], found.step))
         if not kept or max(event.number or 0 for event in kept) >= int(self._row["gold"][0]):
             return None
         call = self._call_in(found.step, kept[0].step)
