@@ -34,6 +34,7 @@ from pipeline.papers.reproduction import (
     interval_text,
     is_of_method,
     labels_of,
+    measured_tables,
     plan_figures,
     refuse_choices_of_rows,
     reproduce,
@@ -112,7 +113,7 @@ def run(arguments: Arguments) -> Output:
     notes = [*run_notes(folder, summaries), *differing, count_line(found), written]
     return Output(
         {"run": str(folder.path), **figures},
-        [summary_table(found, labels)],
+        [summary] if (summary := summary_table(found, labels)).row_count else measured_tables(sections),
         notes,
         exit_code=exit_code(folder),
         full_tables=[full_table(title, lines) for title, lines in sections],

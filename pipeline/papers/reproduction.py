@@ -232,6 +232,12 @@ def full_table(title: str, figures: Sequence[ReproducedFigure]) -> Table:
     return table
 
 
+def measured_tables(sections: Sequence[tuple[str, Sequence[ReproducedFigure]]]) -> list[Table]:
+    """Build the published tables without the rows that were not run."""
+    measured = ((title, [each for each in figures if each.measured]) for title, figures in sections)
+    return [full_table(title, figures) for title, figures in measured if figures]
+
+
 def summary_table(figures: Sequence[ReproducedFigure], labels: str) -> Table:
     """Build the terminal table: a line for each paper's own method on each whole dataset that was run."""
     shown = [each for group in _main_results(figures) for each in group]

@@ -170,6 +170,19 @@ def test_a_sample_that_cut_the_answer_of_one_side_lost_it_and_not_the_reply_afte
     assert (dropped.stage, dropped.reason, dropped.step) == ("node kept", "model", 3)
 
 
+def test_a_sample_that_left_too_few_nodes_to_count_lost_the_count() -> None:
+    reached, found = {**REACHED, "number": 41}, {**FOUND, "number": 41}
+    cut, kept = {"step": 2, "event": "cut", "number": 36, "by": "sample"}, {"step": 3, "event": "kept", "number": 5}
+    end, steps = {"step": 4, "event": "answered"}, "relations choose neighbours score answer"
+    counted = {"gold": ["41"], "gold_aliases": [[]]}
+    assert find_loss(row([LISTED, FOLLOWED, reached, found, cut, kept, end], steps, **counted)) == Loss(
+        "node kept", "cap", 2
+    )
+    assert find_loss(row([LISTED, FOLLOWED, reached, found, kept, end], steps, **counted)) == Loss(
+        "node kept", "model", 3
+    )
+
+
 def test_a_kept_answer_whose_name_a_budget_leaves_unknown_is_not_shown() -> None:
     kept = {"step": 2, "event": "kept", "number": 1, "of": 3}
     ended = row([LISTED, FOLLOWED, REACHED, FOUND, kept, ANSWER], STEPS, status="budget_exhausted")
