@@ -141,8 +141,8 @@ def over_seeds(
 
 def _deciding_words(words: Sequence[str], config: Mapping[str, Any]) -> list[str]:
     """Leave out the overrides of keys that decide no results, such as the folder of the run."""
-    deciding = deciding_keys(config)
-    known = {*deciding, *(key.rpartition(".")[0] for key in deciding)}
+    parts = [key.split(".") for key in deciding_keys(config)]
+    known = {".".join(each[:count]) for each in parts for count in range(1, len(each) + 1)}
     return [word for word in words if (key := key_of(word)) in known or "." not in key]
 
 

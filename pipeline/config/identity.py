@@ -23,7 +23,11 @@ from pipeline.types import RUNTIME_ONLY
 
 def canonical(value: object) -> str:
     """Return a value as JSON text. Equal values give the same text: 0 and 0.0, and keys in any order."""
-    return json.dumps(_with_integers(value), sort_keys=True, ensure_ascii=False)
+    return _json(_with_integers(value))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def _with_integers(value: object) -> object:
@@ -40,7 +44,7 @@ def _with_integers(value: object) -> object:
 
 def identity_hash(*configs: Mapping[str, Any]) -> str:
     """Return a short hash of the keys that decide the results of the configurations, for the name of a run."""
-    texts = "\n".join(canonical(deciding_keys(config)) for config in configs)
+    texts = "\n".join(_json(deciding_keys(config)) for config in configs)  # with 0.0: folders of old runs are found
     return hashlib.blake2b(texts.encode(), digest_size=4).hexdigest()
 
 

@@ -224,10 +224,12 @@ class _Connection(asyncio.Protocol):
         except aiohttp.ClientPayloadError as error:
             self._fail(error)
             return
+        # to be read before the connection is closed: over TLS, that sends data
+        seconds = None if self._ends_with_connection else self._seconds
         if not self._parser.should_keep_alive():
             self._transport.close()
         if not self._response.done():
-            self._response.set_result(Response(status, self._headers, body, self._seconds))
+            self._response.set_result(Response(status, self._headers, body, seconds))
         self._response = None
 
     @property

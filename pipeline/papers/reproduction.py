@@ -111,6 +111,7 @@ def plan_figures(
     rows = {preset: _Row.of(preset) for preset in presets} if methods or any(map(is_of_method, common)) else {}
     if methods:
         _check_methods(methods, rows.values())
+        _refuse_idle(common, rows.values(), methods)
     words = {preset: _words_of(row, rows.values(), common) for preset, row in rows.items()}
     left_out = {preset for preset, row in rows.items() if methods and row.method not in methods}
     planned = [
@@ -137,7 +138,8 @@ class _Row:
     @classmethod
     def of(cls, preset: str) -> _Row:
         composed = config.compose((f"experiment={preset}",))
-        keys = {key for key, _ in config.flatten({"method": composed["method"]})}
+        parts = [key.split(".") for key, _ in config.flatten({"method": composed["method"]})]
+        keys = {".".join(each[:count]) for each in parts for count in range(2, len(each) + 1)}
         return cls(composed["choices"]["method"], frozenset(keys))
 
 
@@ -148,6 +150,14 @@ def _check_methods(methods: Collection[str], rows: Collection[_Row]) -> None:
         raise UserError(
             f"reproduce.methods: no published row is run by {', '.join(unknown)}. Known: {', '.join(sorted(known))}"
         )
+
+
+def _refuse_idle(common: Sequence[str], rows: Collection[_Row], methods: Collection[str]) -> None:
+    """Raise UserError for a key of a method whose rows are left out: it would do nothing."""
+    for key in map(config.key_of, filter(is_of_method, common)):
+        having = {row.method for row in rows if key in row.keys}
+        if having and having.isdisjoint(methods):
+            raise UserError(f"{key} is a key of {', '.join(sorted(having))}, which reproduce.methods leaves out")
 
 
 def is_of_method(word: str) -> bool:

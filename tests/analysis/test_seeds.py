@@ -60,6 +60,13 @@ def test_the_folder_and_the_servers_of_a_run_are_no_part_of_its_name() -> None:
     names = ["srp", "srp", "cot", "cot"]
     means = over_seeds("f1", configs, [{}] * 4, names, words, scores=[0.5] * 4, costs=[{}] * 4).means
     assert {each.words for each in means} == {"method=srp", "method=cot"}
+    role = "llm.roles={parog.plan: {error_rate: 0.4}}"
+    words = [
+        ["method=parog", "llm=oracle", roles, f"run.seed={n}"] for roles in ("llm.roles=null", role) for n in (0, 1)
+    ]
+    configs = tuple(dict(config.compose(each)) for each in words)
+    means = over_seeds("f1", configs, [{}] * 4, ["parog"] * 4, words, scores=[0.5] * 4, costs=[{}] * 4).means
+    assert {each.words for each in means} == {"llm.roles=null", role}
 
 
 def test_seeds_of_several_models_with_equal_keys_are_averaged_apart() -> None:

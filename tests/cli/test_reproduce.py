@@ -221,6 +221,7 @@ def test_rows_of_some_methods_run_with_keys_of_their_own(kgqa: Kgqa, tmp_path: P
         ("reproduce.dataset=x", "unknown key 'reproduce.dataset'"),
         ("reproduce.seeds=[]", "reproduce.seeds"),
         ("reproduce.methods=[tok]", "no published row is run by tok. Known: arg, cot, "),
+        ("reproduce.methods=[srp] method.width=3", "method.width is a key of "),
         ("experiment=srp", "each row of the papers' tables has its own experiment, so experiment=srp is not taken"),
         ("method=srp", "reproduce.methods=[…] runs the rows of some methods only"),
         ("run.seed=3", "reproduce.seeds=[…] names the seeds"),
@@ -229,4 +230,4 @@ def test_rows_of_some_methods_run_with_keys_of_their_own(kgqa: Kgqa, tmp_path: P
     ],
 )
 def test_mistakes(words: str, sentence: str, kgqa: Kgqa) -> None:
-    assert sentence in kgqa("reproduce", words).sentence
+    assert sentence in kgqa("reproduce", *words.split()).sentence

@@ -257,3 +257,32 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused(
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     async with serving(OK, tls=tls) as (_, ask):
         assert (await ask()).body == b"ok"
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize("secured", [False, True])
+def test_a_response_that_closes_its_connection_is_read_and_timed(
+    secured: bool, run: Callable[..., Any], certificate: tuple[Path, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, tls = certificate
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"
+    endless = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nok"
+
+    async def exchange(answer: bytes) -> Response:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"{}")
+            writer.write(answer)
+            writer.close()
+
+        listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls if secured else None)
+        connections = HttpConnections({}, connect_timeout_s=5, max_reply_mb=1)
+        port = listening.sockets[0].getsockname()[1]
+        response = await connections.post(URL(f"{'https' if secured else 'http'}://127.0.0.1:{port}/"), b"{}")
+        listening.close()
+        return response
+
+    closed, ended = run(exchange(closing)), run(exchange(endless))
+    assert (closed.body, ended.body) == (b"ok", b"ok")
+    assert closed.seconds is not None
+    assert ended.seconds is None, "the connection is gone"
