@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
+from math import isinf
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +24,7 @@ from pipeline.analysis.paired import (
 from pipeline.analysis.rerun_variance import RerunVariance
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.configuration_summary import is_oracle, standing, without_oracles
+from pipeline.evaluation.configuration_summary import is_oracle, known_tokens, standing, without_oracles
 from pipeline.evaluation.statistics import Difference, benjamini_hochberg, holm
 from pipeline.llm.interface import simulated
 from pipeline.suggestions import did_you_mean
@@ -269,7 +270,8 @@ def _computation(configuration: RunConfiguration, base: RunConfiguration, score:
     rows = configuration.rows.join(base.rows, on="question_id", how="semi").sort("question_id")
     content = hashlib.blake2b("\0".join(rows["question_id"]).encode())
     content.update(rows.select(*_COMPUTED, score).cast(pl.Float64).to_numpy().tobytes())
-    if rows["llm_calls"].sum() and not rows.select("prompt_tokens", "completion_tokens").sum().sum_horizontal().item():
+    calls, *tokens = map(int, rows.select(_COMPUTED).sum().row(0))
+    if isinf(known_tokens(calls, sum(tokens))):
         content.update(str(configuration.number).encode())
     return folder.search or folder.path, content.digest()
 

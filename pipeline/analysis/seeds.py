@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from pipeline.config import key_of
+from pipeline.config import key_of, with_sections
 from pipeline.config.identity import canonical, deciding_keys
 from pipeline.evaluation.configuration_summary import differing_overrides
 from pipeline.evaluation.score_tables import percent, plain_table
@@ -141,8 +141,7 @@ def over_seeds(
 
 def _deciding_words(words: Sequence[str], config: Mapping[str, Any]) -> list[str]:
     """Leave out the overrides of keys that decide no results, such as the folder of the run."""
-    parts = [key.split(".") for key in deciding_keys(config)]
-    known = {".".join(each[:count]) for each in parts for count in range(1, len(each) + 1)}
+    known = with_sections(deciding_keys(config))
     return [word for word in words if (key := key_of(word)) in known or "." not in key]
 
 

@@ -33,6 +33,7 @@ from pipeline.config.keys import QUESTION_KEYS as QUESTION_KEYS
 from pipeline.config.keys import SECTIONS as SECTIONS
 from pipeline.config.keys import flatten as flatten
 from pipeline.config.keys import is_strict as is_strict
+from pipeline.config.keys import with_sections as with_sections
 from pipeline.config.models import models as models
 from pipeline.config.models import prompt_styles as prompt_styles
 from pipeline.config.overrides import literal_value as literal_value

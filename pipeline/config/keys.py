@@ -131,6 +131,12 @@ def is_strict(composed: Mapping[str, Any]) -> bool:
     return bool(composed["dataset"].get("strict", False))
 
 
+def with_sections(keys: Iterable[str]) -> set[str]:
+    """Return dotted keys with the sections that hold them: `llm.roles.plan` with `llm.roles` and `llm`."""
+    parts = (key.split(".") for key in keys)
+    return {".".join(each[:count]) for each in parts for count in range(1, len(each) + 1)}
+
+
 def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the leaves of a nested configuration with their dotted keys."""
     for key, value in config.items():

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
-from pipeline.evaluation.question_groups import meta_groups, source_labels
+from pipeline.evaluation.question_groups import SOURCE, meta_groups, source_labels
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.statistics import Estimate, Values, estimate_mean
 from pipeline.llm.interface import is_closed_book, is_told_gold, replies_from_gold, simulated
@@ -315,6 +315,7 @@ def aggregate(
 
 
 def _summarise(rows: pl.DataFrame, info: RequestedConfiguration, scoring: ScoringConfig) -> ConfigurationSummary:
+    rows = rows.with_columns(SOURCE)
     first = rows.row(0, named=True)
     statuses = dict(rows.group_by("status").agg(pl.col("questions").sum()).sort("status").iter_rows())
     answered = int(rows["questions"].sum())

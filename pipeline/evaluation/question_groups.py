@@ -9,7 +9,7 @@ import numpy.typing as npt
 import orjson
 import polars as pl
 
-SOURCE = pl.col("meta").str.json_path_match("$.source")
+SOURCE = pl.col("meta").str.json_path_match("$.source").alias("source")
 """The question that a question was made from, as in CWQ; null if the dataset does not say. They are not independent."""
 _MOST_GROUPS = 50
 """Fields of `meta` with more values than this are not used to group questions."""
@@ -35,10 +35,10 @@ def meta_fields(rows: pl.DataFrame) -> dict[str, pl.Series]:
 def source_labels(rows: pl.DataFrame) -> npt.NDArray[np.int64] | None:
     """Return a label per question, equal for questions with the same source; None if they have no sources in common.
 
-    Each row has `meta`, and may stand for several `questions`. A question without a source is one of its own. If all
-    questions have one source, nothing tells how much it decides.
+    Each row has its `SOURCE`, and may stand for several `questions`. A question without a source is one of its own. If
+    all questions have one source, nothing tells how much it decides.
     """
-    sources = rows.select(SOURCE).to_series()
+    sources = rows["source"]
     if sources.null_count() == len(sources):
         return None
     codes = sources.rank("dense").cast(pl.Int64).fill_null(0).to_numpy()

@@ -17,7 +17,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import SECONDS, ConfigurationSummary
 from pipeline.evaluation.paper_metrics import ROG_F1, ROG_F1_ABOVE_1
-from pipeline.evaluation.question_groups import source_labels
+from pipeline.evaluation.question_groups import SOURCE, source_labels
 from pipeline.evaluation.score_tables import percent, plain_table
 from pipeline.evaluation.simulated import answered_by
 from pipeline.evaluation.statistics import Estimate, estimate_mean, mean_over_seeds
@@ -138,8 +138,7 @@ class _Row:
     @classmethod
     def of(cls, preset: str) -> _Row:
         composed = config.compose((f"experiment={preset}",))
-        parts = [key.split(".") for key, _ in config.flatten({"method": composed["method"]})]
-        keys = {".".join(each[:count]) for each in parts for count in range(2, len(each) + 1)}
+        keys = config.with_sections(key for key, _ in config.flatten({"method": composed["method"]}))
         return cls(composed["choices"]["method"], frozenset(keys))
 
 
@@ -208,7 +207,7 @@ def reproduce(
     ]
     named = (name for each in planned for name in (each.figure.score, each.figure.cost) if name)
     scores = sorted({STRICT}.union(named))
-    table = pl.concat(read_shards(folder, ["point", "level", "hops", "meta", *scores]))
+    table = pl.concat(read_shards(folder, ["point", "level", "hops", "meta", *scores])).with_columns(SOURCE)
     by_number = {number: rows for (number,), rows in table.partition_by("point", as_dict=True).items()}
     rows = {overrides: by_number[number] for number, overrides in enumerate(configurations)}
     summary_of = dict(zip(configurations, summaries, strict=True))

@@ -249,8 +249,9 @@ def _warnings(block: Block) -> list[str]:
 
 def _reused_seconds(block: Block) -> Iterator[str]:
     """Say of each run with replies of earlier runs that its seconds were not measured under one load."""
-    for run in {id(each.run): each.run for each in block.configurations if each.cost(SECONDS) is not None}.values():
-        if reused := (run.totals or {}).get("reused_llm_calls"):
+    for run in block.runs:
+        is_timed = any(each.run is run and each.cost(SECONDS) is not None for each in block.configurations)
+        if is_timed and (reused := (run.totals or {}).get("reused_llm_calls")):
             yield (
                 f"{inline(run.name)}: {reused:,} of its model calls {agreeing('come', reused)} from earlier runs, with "
                 "the seconds that they took there. Seconds depend on the load of the servers, so do not compare them."
