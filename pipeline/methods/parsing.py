@@ -47,7 +47,9 @@ _PART = re.compile(rf"\s*+(?:({_QUOTED})\s*+(?=[;|}}])|[^{{}};|]+)", re.DOTALL)
 _CUE = re.compile(r"\banswers?\s*(?:is\b|are\b|:)", re.IGNORECASE)
 _ANSWER_IS = re.compile(r"\banswer is\b:?", re.IGNORECASE)
 _ARROW = re.compile(r"[-=]{1,3}>|[→⇒]")
-_QUOTES_AND_SPACE = "\"'` \t"
+QUOTES = "\"'`"
+"""The marks that may surround an answer, an argument or a part of a path."""
+_QUOTES_AND_SPACE = QUOTES + " \t"
 _NUMBERED = re.compile(r"[ \t]*(?:sequence[ \t]*)?([0-9]{1,4})[ \t]?[.):](.*)", re.IGNORECASE | re.DOTALL)
 _PAIR = re.compile(
     r"\(\s*(\"[^\"\\]*(?:\\.[^\"\\]*)*\"|'[^'\\]*(?:\\.[^'\\]*)*')\s*,\s*([+-]?(?:[0-9]{1,9}\.?[0-9]{0,9}|\.[0-9]{1,9}))",
@@ -173,7 +175,7 @@ def split_path_from(start: str, text: str) -> list[str]:
 def unquoted(text: str) -> str:
     """Remove surrounding white space and one pair of surrounding quotes."""
     text = text.strip()
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`":
+    if len(text) > 1 and text[0] == text[-1] and text[0] in QUOTES:
         return text[1:-1].strip()
     return text
 

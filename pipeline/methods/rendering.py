@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
-from pipeline.methods.parsing import contains_arrow
+from pipeline.methods.parsing import QUOTES, contains_arrow
 from pipeline.normalisation import canonical_literal
 from pipeline.types import EntityId, LiteralNode, Node, Triple
 
@@ -95,7 +95,7 @@ def print_path(name: str, path: Iterable[str]) -> str:
 
 def print_step(relation: str) -> str:
     """Return a relation as a part of a path, in quotes if it contains an arrow or begins with a quote."""
-    return quoted(relation) if contains_arrow(relation) or relation.startswith(('"', "'", "`")) else relation
+    return quoted(relation) if contains_arrow(relation) or relation.startswith(tuple(QUOTES)) else relation
 
 
 def fit(items: Sequence[T], text: Callable[[T], str], max_tokens: int) -> tuple[T, ...]:

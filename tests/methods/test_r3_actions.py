@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.methods.r3.actions import MAX_ACTIONS, Action, read_actions, read_finish, split_two
+from pipeline.methods.r3.environment import print_id, print_relation
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,13 @@ def test_an_argument_with_balanced_brackets_is_kept_whole(left: str, right: str)
         left, right = left.replace(bracket, ""), right.replace(bracket, "")
     content = "".join(f"{left}[{right}]".split())
     assert read_actions(f"RetrieveNode[{content}] ").actions == (Action("RetrieveNode", content),)
+
+
+@given(st.text(min_size=1).filter(str.strip), st.text(min_size=1).filter(str.strip))
+def test_any_printed_node_and_relation_can_be_repeated_in_an_action(node: str, relation: str) -> None:
+    node, relation = node.strip(), relation.strip()
+    (action,) = read_actions(f"NeighbourCheck[{print_id(node)}, {print_relation(relation)}]").actions
+    assert split_two(action.content, at="first") == (node, relation)
 
 
 @pytest.mark.parametrize("piece", ["[", "]", "RetrieveNode[", "Finish[", "a[b]", "] ", " ", ", ", "RetrieveNode[[] "])

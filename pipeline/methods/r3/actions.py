@@ -61,7 +61,7 @@ class ActionLine:
 
 def read_actions(text: str) -> ActionLine:
     """Read the actions of the first line that has one. Never raises: a line without actions becomes an observation."""
-    lines = [line.strip() for line in text[:MAX_CHARACTERS].splitlines() if line.strip()]
+    lines = [line.strip() for line in re.split(r"[\r\n]", text[:MAX_CHARACTERS]) if line.strip()]
     for line in lines:
         if actions := _known_actions(line):
             return ActionLine(line, actions)

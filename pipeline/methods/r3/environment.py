@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from pipeline.kg.interface import AttributeLookups, Hop, Neighbours
 from pipeline.methods.interface import Tools
-from pipeline.methods.parsing import match_key, truncate
+from pipeline.methods.parsing import QUOTES, match_key, truncate
 from pipeline.methods.r3.actions import Action, one_argument, split_two
 from pipeline.methods.r3.memory import Item, Listing, Observation, arrow
 from pipeline.methods.rendering import Names, node_name, quoted
@@ -35,7 +35,7 @@ _MAX_SIMILAR = 5
 _TWO_ARGUMENTS = {"NodeFeature", "NeighbourCheck", "NodeDegree"}
 """The tools that take a node and an edge or feature."""
 _DIRECTIONS: tuple[Direction, Direction] = ("out", "in")
-_SYNTAX = ",[]\"'\n"
+_SYNTAX = f",[]{QUOTES}\r\n"
 """Characters that an action cannot contain outside quotes."""
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from random import Random
 
 from pipeline.methods.answering import AnswerFromFacts, AnswerWithoutFacts
+from pipeline.methods.parsing import QUOTES
 from pipeline.methods.rendering import names_of, quoted
 from pipeline.retrieval.lexical import LexicalEncoder
 from pipeline.simulation.gold_context import GoldContext
@@ -18,12 +18,13 @@ from pipeline.types import Node
 UNKNOWN = "unknown"
 """The answer of a simulated model that knows none."""
 
-_NEEDS_QUOTES = re.compile(r"[{};|\"'\\\n]")
+_SYNTAX = f"{{}};|{QUOTES}\\\n"
+"""Characters that an answer cannot contain outside double quotes."""
 
 
 def write_answers(texts: Iterable[str]) -> str:
     """Write answers in the form that `AnswerPrompt` parses."""
-    written = (quoted(text) if _NEEDS_QUOTES.search(text) else text for text in texts)
+    written = (quoted(text) if any(mark in text for mark in _SYNTAX) else text for text in texts)
     return f"I put together what is known. So the answer is {{{'; '.join(written)}}}."
 
 
