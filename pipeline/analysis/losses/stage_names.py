@@ -132,7 +132,8 @@ class Loss:
 
 _CAUSES = {
     "cap": "limit of the method or the budget",
-    "graph": "graph, which has no topic entity, no relation that leads on, or no name for the answer",
+    "graph": "graph, which has no topic entity, no relation that leads on, no gold answer at the end of the path, or "
+    "no name for it",
     "no topic entity": "dataset: the question names no topic entity",
     "no gold path": "search; the dataset has no gold path to say more",
     "old trace": f"trace, which cannot tell: {_OLD_TRACE}",
@@ -149,8 +150,8 @@ REASON_MEANINGS: Mapping[Reason, str] = {
     "against the same relation at the next hop",
     "model": "a reply, which left the candidate out or gave it a score of 0, for example",
     "parse failure": "a reply that could not be read",
-    "graph": "the graph does not have the topic entity, offers no relation that leads on, or has no name for the gold "
-    "answer",
+    "graph": "the graph does not have the topic entity, offers no relation that leads on, has no gold answer at the "
+    "end of the gold path, or has no name for it",
     "no topic entity": "the question names none",
     "match rule": "the answer is nearly right, and the rule that compares answers did not recognise it",
     "error": "the question failed",
