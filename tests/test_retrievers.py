@@ -35,6 +35,9 @@ NEITHER = ("other retriever than published", "no references")
         (["experiment=parog", "retrieval=published"], "sentence-transformers/msmarco-distilbert-base-tas-b", ()),
         (["experiment=graph_cot", "retrieval=published"], "all-mpnet-base-v2", ()),
         (["experiment=rag_1_hop", "retrieval=published"], "all-mpnet-base-v2", ()),
+        (["experiment=rag_1_hop", "dataset=grbench", "dataset.path=x"], "lexical", NEITHER[:1]),
+        (["experiment=rag_1_hop", "kg._target_=mine.Features"], "lexical", NEITHER[:1]),
+        (["experiment=rag_1_hop"], "lexical", ()),  # in a graph of triples, it begins at the topic entities
         (["experiment=rag_no_graph"], "lexical", ()),  # it ranks nothing
         (["experiment=parog_prior_only"], "lexical", ()),
         (["experiment=tog", "retrieval=published"], "lexical", ()),

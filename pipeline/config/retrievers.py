@@ -13,6 +13,7 @@ from pipeline.config.composition import conf_dir, plain
 OTHER_RETRIEVER = "other retriever than published"
 NO_REFERENCES = "no references"
 _PUBLISHED = "retrieval/published"
+_GRAPH_WITH_FEATURES = "grbenchgraph"
 
 
 def retriever(resolved: Mapping[str, Any]) -> str | None:
@@ -43,7 +44,7 @@ def departures(resolved: Mapping[str, Any]) -> tuple[str, ...]:
     method = _section(resolved.get("method"))
     shows_references = bool(method.get("num_references"))
     found = {
-        OTHER_RETRIEVER: _retrieves(method) and _ranking(section) != _ranking(published),
+        OTHER_RETRIEVER: _retrieves(method, _section(resolved.get("kg"))) and _ranking(section) != _ranking(published),
         NO_REFERENCES: shows_references and section.get("reference_base") is None,
     }
     return tuple(name for name, holds in found.items() if holds)
@@ -55,9 +56,16 @@ def _is_published(preset: str) -> bool:
     return preset != "none" and (conf_dir() / "experiment" / f"{preset}.yaml").is_file()
 
 
-def _retrieves(method: Mapping[str, Any]) -> bool:
-    """Return whether a method ranks texts: RAG without a graph (`hops: null`) and PARoG without rounds do not."""
-    return method.get("hops", 1) is not None and method.get("max_rounds") != 0
+def _retrieves(method: Mapping[str, Any], kg: Mapping[str, Any]) -> bool:
+    """Return whether a method searches or ranks texts. PARoG without rounds does not.
+
+    Nor does RAG without a graph (`hops: null`), or in a graph of triples, where it begins at the topic entities.
+    """
+    if "hops" in method:
+        target = str(kg.get("_target_"))
+        has_features = _class_name(kg) == _GRAPH_WITH_FEATURES or not target.startswith("pipeline.")
+        return method["hops"] is not None and has_features
+    return method.get("max_rounds") != 0
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -85,35 +86,45 @@ def method_of(role: str) -> str:
 def remarks(model: object, method: object, dataset: str, composed: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a model that has a `remark` says about the method, its keys and the dataset of a configuration.
 
-    A method that does not declare its prompts is one of a user's own, which is called as in `method=…`.
+    A method whose prompts are not known is called as in `method=…`.
     """
-    prompts: Iterable[type[Prompt[Any]]] | None = getattr(method, "prompts", None)
-    names = [composed["choices"]["method"]] if prompts is None else [method_of(prompt.role) for prompt in prompts]
+    names = [method_of(prompt.role) for prompt in prompts_of(method)] or [composed["choices"]["method"]]
     if isinstance(model, Remarking):
         for name in dict.fromkeys(names):
             if remark := model.remark(name, dataset, composed["method"]):
                 yield remark
 
 
-def check_roles(named: Collection[str], methods: Iterable[object]) -> None:
-    """Raise UserError for a role that no prompt of the methods has.
+def prompts_of(method: object) -> tuple[type[Prompt[Any]], ...]:
+    """Return the prompts that a method declares, and those in the files of its classes that are a user's own.
 
     A method declares its prompts as `prompts: ClassVar[tuple[type[Prompt[Any]], ...]]`.
     """
-    known: set[str] = set()
-    undeclared: list[str] = []
-    for method in methods:
-        prompts: Iterable[type[Prompt[Any]]] | None = getattr(method, "prompts", None)
-        if prompts is None:
-            undeclared.append(type(method).__name__)
-        known |= {prompt.role for prompt in prompts or ()}
+    declared: Iterable[type[Prompt[Any]]] = getattr(method, "prompts", ())
+    modules = [sys.modules.get(each.__module__) for each in type(method).__mro__ if _is_of_user(each)]
+    kinds = [kind for module in modules if module for kind in vars(module).values() if isinstance(kind, type)]
+    own = (kind for kind in kinds if issubclass(kind, Prompt) and _is_of_user(kind) and hasattr(kind, "role"))
+    return tuple(dict.fromkeys((*declared, *own)))
+
+
+def check_roles(named: Collection[str], methods: Collection[object]) -> None:
+    """Raise UserError for a role that no prompt of the methods has."""
+    known = {prompt.role for method in methods for prompt in prompts_of(method)}
     unknown = next((role for role in named if role not in known), None)
     if unknown is None:
         return
-    if undeclared:
-        raise UserError(
-            f"llm.roles: {undeclared[0]} does not declare the role '{unknown}': "
-            "list its prompt classes in the class, as in prompts: ClassVar = (MyPrompt,)"
-        )
     listed = ", ".join(sorted(known)) or "none"
-    raise UserError(f"llm.roles: there is no role '{unknown}'.{did_you_mean(unknown, known)} Known: {listed}")
+    said = f"llm.roles: there is no role '{unknown}'.{did_you_mean(unknown, known)} Known: {listed}"
+    elsewhere = (
+        type(method) for method in methods if _is_of_user(type(method)) and "prompts" not in vars(type(method))
+    )
+    if own := next(elsewhere, None):
+        inherited = "*super_class.prompts, " if hasattr(own, "prompts") else ""
+        said += (
+            f". List the prompts of {own.__name__} that are in other files: prompts: ClassVar = ({inherited}MyPrompt,)"
+        )
+    raise UserError(said)
+
+
+def _is_of_user(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] != __name__.partition(".")[0]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 import pytest
@@ -17,11 +18,24 @@ from pipeline.engine.configuration import Configuration
 from pipeline.engine.run import execute
 from pipeline.errors import UserError
 from pipeline.llm.prompt import Prompt
-from pipeline.llm.roles import check_roles
+from pipeline.llm.roles import check_roles, remarks
 from pipeline.methods.cot import AnswerAlone
 
 WORDS = ("method=parog", "dataset.triples=2000", "run.limit=40")
 WEAK_PLANNER = "llm.roles={parog.plan: {error_rate: 1.0}}"
+
+
+class Check(AnswerAlone):
+    """The prompt of a user's method, in the file of the method."""
+
+    role: ClassVar[str] = "own.check"
+
+
+class UntrainedModel:
+    """A model that was trained for nothing."""
+
+    def remark(self, method: str, dataset: str, keys: Mapping[str, Any]) -> str:
+        return f"{method} on {dataset}"
 
 
 def run(folder: Path, *words: str) -> dict[str, pl.DataFrame]:
@@ -88,16 +102,32 @@ def test_a_role_of_another_method_of_the_run_is_known(tmp_path: Path) -> None:
         run(tmp_path / "cot", "method=cot", "llm=oracle", WEAK_PLANNER)
 
 
-def test_a_users_method_must_declare_the_prompts_of_its_roles() -> None:
+def test_a_users_method_declares_the_prompts_that_are_in_no_file_of_its_own() -> None:
     class Undeclared: ...
 
     class Declared:
         prompts = (AnswerAlone,)
 
+    class Inheriting(Declared): ...
+
     check_roles(["cot.answer"], [Declared()])
     check_roles([], [Undeclared()])
-    with pytest.raises(UserError, match=r"Undeclared does not declare the role 'cot\.answer': list its prompt classes"):
+    check_roles(["cot.answer", "own.check"], [Inheriting()])
+    declare = r"List the prompts of {name} that are in other files: prompts: ClassVar = \({first}MyPrompt,\)$"
+    with pytest.raises(UserError, match=declare.format(name="Undeclared", first="")):
         check_roles(["cot.answer"], [Undeclared()])
+    with pytest.raises(UserError, match=declare.format(name="Inheriting", first=r"\*super_class\.prompts, ")):
+        check_roles(["srp.judge"], [Inheriting()])
+
+
+def test_a_model_warns_of_the_prompts_of_a_method_that_inherits_others() -> None:
+    class Declared:
+        prompts = (AnswerAlone,)
+
+    class Inheriting(Declared): ...
+
+    composed = {"method": {}, "choices": {"method": "inheriting"}}
+    assert list(remarks(UntrainedModel(), Inheriting(), "webqsp", composed)) == ["cot on webqsp", "own on webqsp"]
 
 
 @pytest.mark.parametrize("file", sorted((config.conf_dir() / "method").glob("*.yaml")), ids=lambda file: file.stem)
