@@ -205,8 +205,7 @@ def failure_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], 
     errors = count_errors(folder)
     several = len(summaries) > 1
     shown = [
-        f"  {each.count:,} × {each.error} "
-        f"({show_command(folder.path, each.question_id, each.configuration, len(summaries))})"
+        f"  {each.line} ({show_command(folder.path, each.question_id, each.configuration, len(summaries))})"
         for each in errors[:_REASONS]
     ]
     more = [f"  and {counted(len(errors) - _REASONS, 'other error')}"] if len(errors) > _REASONS else []

@@ -138,16 +138,23 @@ def answering_models(folder: RunFolder, indices: Sequence[int] | None = None) ->
 
 @dataclass(frozen=True, slots=True)
 class FailedRows:
-    """The rows of failed questions with one error."""
+    """The rows of failed questions with one error, or with errors that differ only in numbers and quoted text."""
 
     error: str
-    """Its first line."""
+    """The first line of one of them."""
+    texts: int
+    """Different first lines."""
     count: int
     """Rows: a question counts in each configuration in which it failed."""
     configuration: int
     """The number of a configuration with such a row."""
     question_id: str
     """The question of this row."""
+
+    @property
+    def line(self) -> str:
+        """How many rows there are, and their error, or one `like` theirs."""
+        return f"{self.count:,} {'×' if self.texts == 1 else 'like'} {self.error}"
 
 
 def count_errors(folder: RunFolder) -> list[FailedRows]:
@@ -164,7 +171,9 @@ def count_errors(folder: RunFolder) -> list[FailedRows]:
     kinds = rows.with_columns(
         first_line.alias("error"), first_line.str.replace_all(VARIABLE_PARTS, "${1}…").alias("kind")
     )
-    groups = kinds.group_by("kind", maintain_order=True).agg(pl.first("error"), pl.len(), pl.first(*example))
+    groups = kinds.group_by("kind", maintain_order=True).agg(
+        pl.first("error"), pl.n_unique("error").alias("texts"), pl.len(), pl.first(*example)
+    )
     return [FailedRows(*row) for row in groups.sort("len", descending=True).drop("kind").iter_rows()]
 
 
