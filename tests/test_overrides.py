@@ -48,6 +48,20 @@ def test_other_words_stay_as_they_are(word: str) -> None:
     assert config.readable(word) == word
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("x=[http://h/a#b]", ["http://h/a#b"]),
+        ("x=[http://h/a#b,c]", ["http://h/a#b", "c"]),
+        ("x=[a#b", "[a#b"),
+        ("x=a#{b", "a#{b"),
+    ],
+)
+def test_the_advised_word_is_read_as_it_was_meant(word: str, meant: object) -> None:
+    (advised,) = shlex.split(config.not_an_override(word).partition("or write ")[2].removesuffix(" for this text"))
+    assert OverridesParser.create().parse_override(advised).value() == meant
+
+
 @given(folder=st.text("aü1 ~'\"\\$,:=[](){}+-./", min_size=1).filter(str.strip))
 def test_an_advised_word_is_read_as_it_was_meant(folder: str) -> None:
     (word,) = shlex.split(config.shell_override("run.reuse", [folder]))

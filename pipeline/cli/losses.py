@@ -157,7 +157,10 @@ def _notes(opened: Run, largest: pl.DataFrame) -> list[str]:
     first: dict[str, Any] = largest.row(0, named=True)
     configurations = len(opened.metadata["points"])
     command = show_command(opened.folder.path, first["example"], first["configuration"], configurations)
-    return [*_meanings(largest), f"{command} shows a question of the largest group."]
+    again = f"the same run with another run.dir and {config.shell_override('run.reuse', [str(opened.folder.path)])}"
+    is_old = "old trace" in set(largest["reason"])
+    renewed = [f"{again} takes over the calls of these traces, and can tell."] if is_old else []
+    return [*_meanings(largest), *renewed, f"{command} shows a question of the largest group."]
 
 
 def _meanings(largest: pl.DataFrame) -> list[str]:

@@ -57,7 +57,7 @@ def not_an_override(word: str, form: str = "key=value") -> str:
     found = _WORD.fullmatch(word)
     if not found:
         return f"'{word}' is not of the form {form}"
-    literal = shlex.quote(f"{found[1]}={_quoted(found[2])}")
+    literal = shlex.quote(f"{found[1]}={_as_texts(found[2])}")
     return f"'{word}' is not of the form {form}: check its brackets and quotes, or write {literal} for this text"
 
 
@@ -76,6 +76,14 @@ def wrong_flag(word: str, following: Sequence[str], values: Mapping[str, Any]) -
         value = value or next((each for each in following[:1] if "=" not in each), "…")
         meant = f" Did you mean {key}={value}?"
     return f"'{word}' is not of the form key=value, and kgqa has no such flag.{meant}"
+
+
+def _as_texts(value: str) -> str:
+    """Return a value that Hydra cannot read as a text in quotes, or as a list of texts if it is one."""
+    if value[0] + value[-1] != "[]":
+        return _quoted(value)
+    listed = f"[{','.join(item if _parsed(f'x={item}') else _quoted(item) for item in value[1:-1].split(','))}]"
+    return listed if _parsed(f"x={listed}") else _quoted(value)
 
 
 def _parsed(word: str) -> Override | None:

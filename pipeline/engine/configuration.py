@@ -99,7 +99,7 @@ def check_common(configurations: Sequence[Configuration]) -> None:
     """Raise UserError if the configurations differ in a key that has one value for the whole run."""
     for key, values in _differing(configurations).items():
         if config.has_one_value(key):
-            listed = ", ".join(map(str, values))
+            listed = ", ".join(map(config.written, values))
             raise UserError(
                 f"{key} has one value for the whole run, and the configurations have {listed}: give it once"
             )

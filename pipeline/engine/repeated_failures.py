@@ -1,7 +1,7 @@
 """Stops a run whose questions fail again and again, as all others would (`run.max_equal_failures`).
 
-Either the first ones all fail with the same error, or because of servers, or a server does not come back. Then nearly
-all fail: a few need no server.
+Either the first ones all fail with the same kind of error, or because of servers, or a server does not come back. Then
+nearly all fail: a few need no server.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class RepeatedFailures:
         if self._failed < self._questions:
             return ""
         if len(self._errors) == 1:
-            return "with the same error"
+            return "with the same kind of error"
         if all(kind.startswith(_REFUSED) for kind in self._errors):
             return "because the servers refuse their requests"
         if all(kind.startswith(_UNANSWERABLE) for kind in self._errors):

@@ -22,7 +22,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.errors import ServiceError, Unanswerable, Unreachable, UserError, first_defect
 from pipeline.kg.interface import KnowledgeGraph
-from pipeline.llm.dialect import Dialect, begins_in_prompt, without_reasoning
+from pipeline.llm.dialect import REFUSED_FROM_THE_START, RENAMED, Dialect, begins_in_prompt, without_reasoning
 from pipeline.llm.interface import APPROXIMATE, OneModel, capped_identity
 from pipeline.llm.openai_client import WRONG_KEY, Answered, OpenAIClient, Reply, Request
 from pipeline.llm.prompt import Call, Candidate, Completion
@@ -104,6 +104,9 @@ class EndpointModel(CallConfig, OneModel):
                 raise UserError(
                     f"llm.base_urls: {url} should end in the API's prefix, usually /v1, without what follows it"
                 )
+        kept = {name for name, value in (self.extra_body or {}).items() if value is not None}
+        if never := sorted(kept & REFUSED_FROM_THE_START[self.dialect] - set(RENAMED)):
+            raise UserError(f"llm.extra_body has {', '.join(never)}, which llm.dialect={self.dialect} never sends")
         self.label: str | None = APPROXIMATE if self.approximate_choices else None
         self.context_length: int | None = None
         """The smallest context length of the servers, if they report it. Set on opening."""

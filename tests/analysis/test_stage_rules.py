@@ -20,11 +20,10 @@ from tests.support import sampled
 
 def row(trail: list[dict[str, Any]], roles: str, /, **fields: Any) -> dict[str, Any]:
     """Return a trace row of a wrong question. `roles` names its steps; a lookup has the name of one."""
-    lookups = {"relations", "neighbours", "labels"}
+    kinds = {**dict.fromkeys(("relations", "neighbours", "labels"), "kg"), "answered": "decision"}
     unset = {"truncated": False, "error": None, "rows": 1}
     steps = [
-        {"index": at, "kind": "kg" if name in lookups else "llm", "role": name, **unset}
-        for at, name in enumerate(roles.split())
+        {"index": at, "kind": kinds.get(name, "llm"), "role": name, **unset} for at, name in enumerate(roles.split())
     ]
     events = [{"edge": None, "number": None, "of": None, "by": None, **event} for event in trail]
     known = {
@@ -279,6 +278,21 @@ def test_the_attempt_that_came_furthest_counts() -> None:
 def test_a_trail_with_impossible_numbers_is_read() -> None:
     trail = [{**LISTED, "step": 999}, {**ANSWER, "step": 888}, {"step": 5, "event": "cut", "edge": 77}]
     assert find_loss(row(trail, STEPS)) is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [([], ("answered", "model", 3)), ([{"step": 3, "event": "written", "number": 1}], ("node kept", "model", 5))],
+)
+def test_an_answer_that_was_doubted_is_the_attempt_that_came_furthest(
+    given: list[dict[str, Any]], expected: tuple[str, str, int]
+) -> None:
+    """A call doubts the first answer, and a second search keeps other nodes."""
+    first = [FOLLOWED, REACHED, FOUND, {"step": 3, "event": "shown", "number": 1}, *given]
+    second = [{"step": 6, "event": "kept", "number": 0}, {"step": 7, "event": "answered"}]
+    loss = find_loss(row([*first, *second], f"{STEPS} answered doubt neighbours again"))
+    assert loss
+    assert (loss.stage, loss.reason, loss.step) == expected
 
 
 def test_the_documents_word_the_stages_as_the_code_does() -> None:

@@ -154,7 +154,7 @@ def test_a_run_that_an_error_has_stopped_says_which(kgqa: Kgqa) -> None:
         words = ("method=cot", "llm=endpoint", f"llm.base_urls=[{url}]", "llm.model=llama", "run.max_equal_failures=2")
         assert kgqa("evaluate", *words, *WORLD, "run.dir=runs/stopped").code == 2
     (run,) = listed(kgqa)
-    assert run["stopped"].startswith("the first 2 questions to finish all failed with the same error")
+    assert run["stopped"].startswith("the first 2 questions to finish all failed with the same kind of error")
     assert "answered 401: who are you?" in run["stopped"]
     assert f"runs/stopped has stopped, because {run['stopped']}" in kgqa("ls").out.splitlines()
 

@@ -103,6 +103,7 @@ def test_gold_answers_that_change_back_are_those_of_the_replies(
     printed = " ".join(capsys.readouterr().out.split())
     why = "an older version made the run, or its gold answers or gold paths have changed since"
     assert f"because of: old trace: {why}" in printed
+    assert "the same run with another run.dir and 'run.reuse=[runs/r]' takes over the calls of these traces" in printed
     project.write_questions(CITIES)
     assert "older ones" not in project.run(*words)
     assert open_run("runs/r").losses().collect().equals(losses)

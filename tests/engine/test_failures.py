@@ -90,7 +90,8 @@ def test_a_run_whose_first_questions_all_fail_alike_stops_with_the_error_and_kee
     code, _, said = evaluate("run.limit=40")
     assert code == 2
     assert (
-        "the first 20 questions to finish all failed with the same error (run.max_equal_failures=null goes on)" in said
+        "the first 20 questions to finish all failed with the same kind of error (run.max_equal_failures=null goes on)"
+        in said
     )
     assert "goes on): KeyError: " in said
     assert said.endswith("stopped.txt in the run folder has the traceback\n")
@@ -252,7 +253,9 @@ class TestOutage:
     def test_at_the_start_it_is_said_when_the_run_stops(self) -> None:
         watched = RepeatedFailures(8)
         said = [watched.check(replace(self.GONE, failing=ids(f"{n}a", f"{n}b"))) for n in range(3)]
-        sentence = "the first 6 questions failed with the same error: if the first 8 do, the run stops (ServiceError: "
+        sentence = (
+            "the first 6 questions failed with the same kind of error: if the first 8 do, the run stops (ServiceError: "
+        )
         assert said == [None, None, f"{sentence}none answers)"]
 
     def test_several_errors_of_servers_at_the_start_are_one_cause(self) -> None:
@@ -269,7 +272,7 @@ class TestOutage:
     def test_a_run_that_goes_on_counts_the_questions_of_this_attempt(self) -> None:
         watched = RepeatedFailures(2, is_resumed=True)
         with pytest.raises(
-            Outage, match=r"^the first 2 questions of this attempt to finish all failed with the same error"
+            Outage, match=r"^the first 2 questions of this attempt to finish all failed with the same kind of error"
         ):
             watched.check(replace(self.GONE, failing=ids("a", "b")))
 
@@ -363,7 +366,7 @@ def test_a_run_stops_and_names_the_refusal_of_a_server_that_refuses_every_call(
         words = ["method=cot", "llm=endpoint", f"llm.base_urls=[{url}]", "llm.model=llama", "run.limit=100"]
         assert main(["evaluate", *words, "engine.shard_size=100", f"run.dir={tmp_path / 'r'}"]) == 2
     said = capsys.readouterr().err
-    assert "the first 20 questions to finish all failed with the same error" in said
+    assert "the first 20 questions to finish all failed with the same kind of error" in said
     assert f"answered {status}: not for you" in said
     assert ("; put a valid key into the variable OPENAI_API_KEY" in said) == (status == 401)
     assert main(["losses", str(tmp_path / "r")]) == 2

@@ -252,6 +252,13 @@ def test_an_address_with_more_than_the_prefix_is_refused(url: str) -> None:
         default(EndpointModel, base_urls=[url])
 
 
+def test_a_field_that_the_dialect_never_sends_is_refused() -> None:
+    urls = {"base_urls": ["http://h/v1"], "dialect": "reasoning"}
+    with pytest.raises(UserError, match=r"llm\.extra_body has temperature, which llm\.dialect=reasoning never sends"):
+        default(EndpointModel, **urls, extra_body={"temperature": 1.0, "top_k": 20})
+    default(EndpointModel, **urls, extra_body={"max_tokens": 9, "seed": None, "top_k": 20})
+
+
 class TestSecrets:
     KEY = "sk-planted-1234567890"
 

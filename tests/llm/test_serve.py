@@ -172,6 +172,14 @@ async def test_missing_resources_of_a_fixed_cluster_are_reported_immediately(mon
             pass
 
 
+@pytest.mark.parametrize("placement", ["PACK", "STRICT_PACK"])
+def test_all_parts_of_a_copy_need_their_resources(placement: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ray.cluster_resources", lambda: {"CPU": 8.0, "GPU": 2.0})
+    assert default(ServedModel, model="m", tensor_parallel=2, placement=placement).lacking is None
+    lacking = default(ServedModel, model="m", tensor_parallel=4, placement=placement).lacking
+    assert lacking == "the Ray cluster has too little of GPU for llm.resources={'GPU': 1} in each of 4 parts"
+
+
 def test_an_empty_folder_is_not_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a checkpoint"):
         name(tmp_path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass as plain_dataclass
@@ -79,10 +80,16 @@ class ServedModel(CallConfig):
     @property
     def lacking(self) -> str | None:
         """The resources that the Ray cluster lacks for one replica; None if it has enough."""
-        available = ray.cluster_resources()
-        short = [kind for kind, amount in {**self._bundle, **self._of_kind}.items() if available.get(kind, 0) < amount]
+        available, placed = ray.cluster_resources(), self.placed
+        needed = Counter({kind: 0.0 for bundle in placed.bundles for kind in bundle})
+        for bundle in placed.bundles:
+            needed.update(bundle)
+        short = [kind for kind, amount in needed.items() if available.get(kind, 0) < amount]
+        parts = f" in each of {self._parts} parts" if self._parts > 1 else ""
         return (
-            f"the Ray cluster has too little of {', '.join(short)} for llm.resources={self._bundle}" if short else None
+            f"the Ray cluster has too little of {', '.join(short)} for llm.resources={self._bundle}{parts}"
+            if short
+            else None
         )
 
     @property
@@ -98,11 +105,15 @@ class ServedModel(CallConfig):
     @property
     def placed(self) -> Placement:
         """What Ray reserves for a copy: a bundle per part, or one bundle for parts that stay on one node."""
-        parts = self.tensor_parallel * int(self._engine.get("pipeline_parallel_size") or 1)
         if self.placement == "STRICT_PACK":
-            whole = {kind: parts * amount for kind, amount in self._bundle.items()}
+            whole = {kind: self._parts * amount for kind, amount in self._bundle.items()}
             return Placement(bundles=(whole | self._of_kind,), strategy=self.placement)
-        return Placement(bundles=(self._bundle | self._of_kind,) * parts, strategy=self.placement)
+        return Placement(bundles=(self._bundle | self._of_kind,) * self._parts, strategy=self.placement)
+
+    @property
+    def _parts(self) -> int:
+        """The parts of a copy, each in a process of its own."""
+        return self.tensor_parallel * int(self._engine.get("pipeline_parallel_size") or 1)
 
     @property
     def _of_kind(self) -> dict[str, float]:
