@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import rich.console
 from rich.console import ConsoleOptions, RenderableType
-from rich.progress import Progress
+from rich.progress import Progress, track
 from rich.segment import Segment
 
 from pipeline.text import printable
 
+T = TypeVar("T")
+
+LINE_S = 30.0
+"""Seconds between two lines about progress, where there is no terminal for a bar."""
 UNLIMITED = 10_000
 """The width of what is not printed to a terminal, such as a pipe: nothing is too wide for it."""
 
@@ -22,6 +28,24 @@ class Console(rich.console.Console):
         """Return the parts of a text or table, all of them printable."""
         for part in super().render(renderable, options):
             yield part if part.control else Segment(printable(part.text), part.style)
+
+
+def with_progress(items: Sequence[T], description: str, console: rich.console.Console) -> Iterable[T]:
+    """Yield the items, and show how many are done and how long the others will take: in lines, if on no terminal."""
+    if console.is_terminal:
+        return track(items, description, console=console, transient=True)
+    return _with_lines(items, description, console)
+
+
+def _with_lines(items: Sequence[T], description: str, console: rich.console.Console) -> Iterator[T]:
+    began = printed = time.monotonic()
+    for done, item in enumerate(items):
+        now = time.monotonic()
+        if now > printed + LINE_S:
+            left = (now - began) / done * (len(items) - done)
+            console.print(f"{description}: {done:,}/{len(items):,} · {left:,.0f} s left", soft_wrap=True)
+            printed = now
+        yield item
 
 
 def progress(begins: str) -> Progress:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
-
-from rich.progress import track
+from typing import Any
 
 from pipeline import config
-from pipeline.console import Console
+from pipeline.console import Console, with_progress
 from pipeline.datasets.interface import Dataset
 from pipeline.engine import resume
 from pipeline.errors import UserError
@@ -19,8 +17,6 @@ from pipeline.methods.interface import Method
 from pipeline.suggestions import did_you_mean
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.storage import StoragePath, storage_path
-
-T = TypeVar("T")
 
 _INTERFACES = {"method": Method, "dataset": Dataset}
 """What a class must have that a section names."""
@@ -73,11 +69,6 @@ def compose_configurations(overrides: Sequence[Sequence[str]], console: Console)
     # Each takes about a hundredth of a second, or a tenth if it chooses other groups, which is long in a large sweep.
     shown = with_progress(overrides, "composing the configurations", console)
     return [Configuration(tuple(each), config.compose(each)) for each in shown]
-
-
-def with_progress(items: Sequence[T], description: str, console: Console) -> Iterable[T]:
-    """Yield the items, and show on a terminal how many are done and how long the others will take."""
-    return track(items, description, console=console, transient=True, disable=not console.is_terminal)
 
 
 def run_dir(configurations: Sequence[Configuration]) -> StoragePath:

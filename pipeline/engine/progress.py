@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.console import Console
+from pipeline.console import LINE_S, Console
 from pipeline.engine.components import Backends
 from pipeline.engine.worker_reports import LONG_WAIT_S, FinishedRows, LongCalls, LongLookups, Standing
 from pipeline.evaluation.score_tables import percent
@@ -30,8 +30,6 @@ _RANKING_S = 0.5
 """Seconds between two rankings of the configurations."""
 LOOK_S = 5.0
 """Seconds between two looks at what the workers are doing."""
-_LINE_S = 30.0
-"""Seconds between two lines if there is no terminal for a bar."""
 
 # The first rows of a sweep, which begins with a thousand rows at once, say nothing about the speed of the others.
 _EARLY_S = 60.0
@@ -305,7 +303,7 @@ class RunProgress:
         return self._bar.console.is_terminal
 
     def _print_periodically(self) -> None:
-        if time.monotonic() > self._printed_at + _LINE_S:
+        if time.monotonic() > self._printed_at + LINE_S:
             self._printed_at = time.monotonic()
             self.say(self._line())
 

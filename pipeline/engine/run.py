@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from pipeline import config
-from pipeline.console import Console
+from pipeline.console import Console, with_progress
 from pipeline.datasets.selection import Selection
 from pipeline.engine import resume
 from pipeline.engine.configuration import (
@@ -25,7 +25,6 @@ from pipeline.engine.configuration import (
     first_equal,
     model_remarks,
     run_dir,
-    with_progress,
 )
 from pipeline.engine.early_stopping import EarlyStopping
 from pipeline.engine.local import run_local

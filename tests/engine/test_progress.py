@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from pipeline.config import default
+from pipeline.console import with_progress
 from pipeline.datasets.custom import Custom
 from pipeline.datasets.cwq import CWQ
 from pipeline.datasets.grailqa import GrailQA
@@ -103,7 +104,7 @@ def test_a_run_without_gold() -> None:
 def test_without_a_terminal_plain_lines_show_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [FinishedRows(questions=2, hits=2.0, scored=2), FinishedRows(questions=2, hits=0.0, scored=1, failed=1)]
     assert len(shown(2000, *parts, terminal=False).splitlines()) == 1, "at the end"
-    monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
+    monkeypatch.setattr("pipeline.engine.progress.LINE_S", 0.0)
     first, second, last = shown(2000, *parts, terminal=False).splitlines()
     assert first.startswith("questions 2/2,000 · ")
     assert first.endswith("/s · Hits@1 of 2 so far 100")
@@ -266,7 +267,7 @@ def test_a_run_that_is_refused_shows_nothing() -> None:
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_questions_that_wait_long_for_a_reply_are_shown(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
+    monkeypatch.setattr("pipeline.engine.progress.LINE_S", 0.0)
     text = io.StringIO()
     console = Console(file=text, width=400, force_terminal=terminal, color_system=None)
     waiting = "waiting more than 30 s for a reply of the model: "
@@ -470,3 +471,12 @@ def test_a_name_is_printed_without_markup_and_control_characters() -> None:
     total = FinishedRows(questions=1, of_configurations={0: (1, 1)})
     Console(file=text, width=80).print(standings(total, ["[red]a[/red]\x1b[2J\x07"], 0.95))
     assert "[red]a[/red]\ufffd[2J\ufffd" in text.getvalue()
+
+
+def test_long_preparations_are_said_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 1000, 20))
+    monkeypatch.setattr("pipeline.console.time.monotonic", lambda: float(next(clock)))
+    printed = io.StringIO()
+    shown = with_progress(range(5), "composing", Console(file=printed, width=200))
+    assert list(shown) == [*range(5)]
+    assert printed.getvalue().splitlines() == ["composing: 1/5 · 160 s left", "composing: 3/5 · 53 s left"]
