@@ -146,8 +146,8 @@ REASON_TEXTS: Mapping[str, str] = {
 """The reasons in a table of losses."""
 REASON_MEANINGS: Mapping[Reason, str] = {
     "beam": "a reply named the candidate, or gave it a score above 0, and the width of the search kept others",
-    "cap": "another limit than the width of the search, such as a depth, a prefilter, a sample, a budget, or a rule "
-    "against the same relation at the next hop",
+    "cap": "another limit than the width of the search, such as a depth, a prefilter, a sample, a budget, the "
+    "directions that are followed (method.directions of DoG), or a rule against the same relation at the next hop",
     "model": "a reply, which left the candidate out or gave it a score of 0, for example",
     "parse failure": "a reply that could not be read",
     "graph": "the graph does not have the topic entity, offers no relation that leads on, has no gold answer at the "
