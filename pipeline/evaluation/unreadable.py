@@ -54,7 +54,7 @@ def named_shares(shares: Sequence[tuple[float, object]]) -> str:
     """Format the first shares with the numbers or names of their configurations, and say how many others there are."""
     named = ", ".join(f"{share_text(share)} in {configuration}" for share, configuration in shares[:_NAMED])
     others = counted(len(shares) - _NAMED, "other configuration")
-    return f"{named} and in {others}" if len(shares) > _NAMED else named
+    return f"{named}, and at most as much in {others}" if len(shares) > _NAMED else named
 
 
 def range_text(shares: Sequence[float]) -> str:

@@ -64,3 +64,9 @@ def test_no_question_is_said_in_words() -> None:
     failed = replace(summary(0, 0), failed=1)
     assert limits_line([failed]) == "none of the questions that did not fail met a limit of budget"
     assert limits_line([summary(0, 0), summary(0, 0)]) == "no question of any configuration met a limit of budget"
+
+
+def test_configurations_that_are_not_named_have_at_most_the_last_share_named() -> None:
+    many = [replace(summary(limited, 0), number=number) for number, limited in enumerate((350, 300, 200, 150))]
+    said = limits_line(many)
+    assert said.endswith("3.5 % in 0, 3.0 % in 1, 2.0 % in 2, and at most as much in 1 other configuration")
