@@ -1,10 +1,11 @@
-"""Texts for terminals and logs: printable text, numbers with their noun, and the kind of an error. Reads YAML."""
+"""Texts for terminals and logs: printable text, numbers with their noun, short keys, kinds of errors. Reads YAML."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterable
 from math import floor, log10
 from typing import Any
 
@@ -22,11 +23,10 @@ _YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster
 
 _SINGULAR = {"are": "is", "have": "has", "were": "was", "they": "it"}
 
-VARIABLE_PARTS = r"(\.py:[0-9]+)|'[^']*'|\"[^\"]*\"|https?://\S+|[0-9]+(?: times?\b)?"
-"""The parts of an error that differ from question to question: quoted text, URLs and numbers, as of `3 times`.
-
-The line of a source file, which is the group, stays: errors of two lines have two causes.
-"""
+_RAISED = re.compile(r"(\w+)(?:: .*)? (\([^()]*\.py:[0-9]+\))")
+"""The class of an error, and the source line that raised it."""
+_VARIABLE_PARTS = re.compile(r"'[^']*'|\"[^\"]*\"|https?://\S+|[0-9]+(?: times?\b)?")
+"""The parts of an error that differ from question to question: quoted text, URLs and numbers, as of `3 times`."""
 
 
 def counted(number: int, noun: str) -> str:
@@ -91,9 +91,21 @@ def valid_unicode(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def short_keys(keys: Iterable[str]) -> dict[str, str]:
+    """Return each configuration key without its section, such as `width`, or as it is where several would be the same.
+
+    All further parts stay: `roles.srp.judge.model` is not what a reader takes for `model`.
+    """
+    without = {key: key.partition(".")[2] or key for key in keys}
+    counts = Counter(without.values())
+    return {key: short if counts[short] == 1 else key for key, short in without.items()}
+
+
 def error_kind(error: str) -> str:
-    """Return the first line of an error without its variable parts: equal for errors with one cause."""
-    return re.sub(VARIABLE_PARTS, r"\1…", error.partition("\n")[0])
+    """Return what errors with one cause have in common: their class and source line, or else all but variable parts."""
+    line = error.partition("\n")[0]
+    raised = _RAISED.fullmatch(line)
+    return f"{raised[1]} {raised[2]}" if raised else _VARIABLE_PARTS.sub("…", line)
 
 
 def load_yaml(text: str | bytes) -> Any:

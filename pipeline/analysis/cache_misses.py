@@ -44,7 +44,8 @@ def _beside_the_prompt(before: Sequence[Mapping[str, Any]], now: Mapping[str, An
     models_before = {served["model"] for run in before for served in run["served"]}
     models_now = {served["model"] for served in now["served"]}
     if models_before != models_now:
-        return f"the model ({', '.join(sorted(models_before))}, now {', '.join(sorted(models_now))})"
+        others, own = models_before - models_now or models_before, models_now - models_before or models_now
+        return f"the model ({', '.join(sorted(others))}, now {', '.join(sorted(own))})"
     values_before = _values(point["config"] for run in before for point in run["points"])
     values_now = _values(point["config"] for point in now["points"])
     changed = [key for key, found in values_now.items() if values_before.get(key, found) != found]

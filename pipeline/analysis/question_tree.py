@@ -25,6 +25,8 @@ _FROM_ZERO = "attempt"
 """The key that counts from 0."""
 _OF_ALL = frozenset({"plan", "answered"})
 """Decisions about the whole question."""
+_OF_REPLIES = frozenset({"parse_failed", "over_limit"})
+"""Decisions of code about a reply, which name no part of the search: they belong to what the method did next."""
 _NAMES = ("action", "op")
 """The keys that name a decision with the role `step`."""
 _LITERAL = {"value", "datatype", "lang"}
@@ -76,11 +78,18 @@ def walk_tree(trace: QuestionTrace) -> TreeNode:
     rounds = _Rounds(trace.steps)
     reader = _PayloadReader(trace)
     root = _Group("")
+    waiting: list[TreeNode] = []
     for entry in _entries(trace.steps):
+        node = _entry_node(entry, reader)
+        if entry.decision is not None and entry.decision.role in _OF_REPLIES:
+            waiting.append(node)
+            continue
         group = root
         for name, key in rounds.place_of(entry.decision):
             group = group.child(name, reader.group_label(name, key), key)
-        group.parts.append(_entry_node(entry, reader))
+        group.parts += [*waiting, node]
+        waiting = []
+    root.parts += waiting
     return TreeNode(trace.text, "question", children=root.finished())
 
 

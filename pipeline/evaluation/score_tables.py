@@ -26,7 +26,7 @@ from pipeline.evaluation.statistics import Estimate
 from pipeline.evaluation.unreadable import much_unreadable
 from pipeline.grouping import grouped
 from pipeline.percentages import percentage
-from pipeline.text import counted, counted_range, printable
+from pipeline.text import counted, counted_range, printable, short_keys
 
 _GRBENCH = {"hits_at_1": ("grbench_em", "EM"), "f1": ("grbench_f1", "item F1")}
 """GRBench's variant of a standard score, printed below it."""
@@ -255,8 +255,7 @@ def key_columns(
     """
     keys = _varying_keys(values, methods)
     shown = {key: _short_texts({each[key] for each in values if key in each}) for key in keys}
-    last_parts = [key.rpartition(".")[2] for key in keys]
-    headings = {key: last if last_parts.count(last) == 1 else key for key, last in zip(keys, last_parts, strict=True)}
+    headings = short_keys(keys)
     if len(keys) <= most:
         return {
             heading: [shown[key][each[key]] if key in each else _ABSENT for each in values]

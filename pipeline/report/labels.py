@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -15,6 +14,7 @@ from pipeline.grouping import grouped
 from pipeline.percentages import percentage, signed_points
 from pipeline.report.curves import distinguishing_keys, is_number
 from pipeline.report.data import Configuration, Group
+from pipeline.text import short_keys
 
 SCORES: Mapping[str, tuple[str, str]] = {
     "hits_at_1": ("Hits@1", "the first answer equals a gold answer after normalisation"),
@@ -141,8 +141,7 @@ class BlockLabels:
     def __init__(self, configurations: Sequence[Configuration]) -> None:
         self.keys = distinguishing_keys(configurations)
         """The parameters that distinguish configurations of one method."""
-        last_parts = Counter(_last_part(key) for key in self.keys)
-        self._short_keys = {key: _last_part(key) for key in self.keys if last_parts[_last_part(key)] == 1}
+        self._short_keys = short_keys(self.keys)
         self.names = self._names(configurations)
         """Parallel to the configurations."""
         self._groups = list(dict.fromkeys(configuration.group for configuration in configurations))
@@ -152,7 +151,7 @@ class BlockLabels:
         self._parameters = [configuration.parameters for configuration in configurations]
 
     def short_key(self, key: str) -> str:
-        """Return the last part of a key, or the whole key if the last part is ambiguous."""
+        """Return a key without its section, or the whole key if that is ambiguous."""
         return self._short_keys.get(key, key)
 
     def parameter(self, key: str, value: Any) -> str:
@@ -226,10 +225,6 @@ def _in_order(values: Iterable[Any]) -> list[Any]:
     """Return the different values, numbers in ascending order."""
     different = {canonical(value): value for value in values}.values()
     return sorted(different, key=lambda value: (not is_number(value), value if is_number(value) else 0))
-
-
-def _last_part(key: str) -> str:
-    return key.rpartition(".")[2]
 
 
 def _cost_formats(configurations: Sequence[Configuration]) -> dict[str, str]:

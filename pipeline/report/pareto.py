@@ -73,7 +73,7 @@ def recommendation_view(
 ) -> RecommendationView:
     """Describe the recommended configuration in comparison with the best one."""
     index = recommendation.shown
-    command, asks = _command(block.configurations[index])
+    command, asks = _command(block.configurations[index], recommendation)
     recommended, best = block.configurations[index], block.configurations[recommendation.best]
     return RecommendationView(
         label=labels.names[index].label,
@@ -216,7 +216,7 @@ def _rivals(block: Block, *, models_apart: bool = True) -> list[list[int]]:
     return [without_oracles(group, lambda index: is_oracle(summaries[index])) for group in groups]
 
 
-def _command(configuration: Configuration) -> tuple[str, str]:
+def _command(configuration: Configuration, recommendation: Recommendation) -> tuple[str, str]:
     """Return the command that runs the configuration alone, and what it asks: other questions where it can."""
     asked, drawn = (configuration.parameters.get(f"run.{key}") for key in ("limit", "sample"))
     own = [word for word in configuration.summary.overrides if word.lstrip("+").partition("=")[0] not in _OF_THE_RUN]
@@ -227,6 +227,8 @@ def _command(configuration: Configuration) -> tuple[str, str]:
     if number is None or is_whole:
         asks = "this run asks all questions of its dataset: give another split or dataset to this command"
         return kgqa("evaluate", *own), asks
+    if recommendation.recommended is None:
+        number = max(number, recommendation.needed)
     seed = configuration.parameters.get("run.sample_seed", 0) + 1
     asks = (
         f"this command draws {counted(number, 'question')} at random from the whole dataset, so some of those asked "

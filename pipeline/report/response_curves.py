@@ -123,7 +123,7 @@ def _axis_view(
                 is_mean=line.is_mean,
                 name=line.name,
                 kind=line.kind,
-                followers=[follower.rpartition(".")[2] for follower in line.curve.followers],
+                followers=[follower.partition(".")[2] for follower in line.curve.followers],
                 figures=[percent(scores[value]) if value in scores else None for value in values],
             )
             for line, scores in lines

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pipeline.errors import UserError
 from pipeline.llm.interface import replies_from_gold
 from pipeline.llm.prompt import STORED_COMPLETION, Completion, Message
-from pipeline.text import VARIABLE_PARTS, plural
+from pipeline.text import error_kind, plural
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.origin import ShardOrigin, merge_models
 from pipeline.traces.schema import OVER_LIMIT, SCHEMA
@@ -138,7 +138,7 @@ def answering_models(folder: RunFolder, indices: Sequence[int] | None = None) ->
 
 @dataclass(frozen=True, slots=True)
 class FailedRows:
-    """The rows of failed questions with one error, or with errors that differ only in numbers and quoted text."""
+    """The rows of failed questions with errors of one kind (`pipeline.text.error_kind`)."""
 
     error: str
     """The first line of one of them."""
@@ -160,7 +160,7 @@ class FailedRows:
 def count_errors(folder: RunFolder) -> list[FailedRows]:
     """Count the rows of failed questions by their error, the most frequent one first.
 
-    Errors that differ only in numbers and quoted text, and not in the source line that raised them, count as one.
+    Errors of one class that one source line raised count as one. So do others that differ only in numbers and quotes.
     """
     example = ["point", "question_id"]
     rows = pl.concat(
@@ -168,9 +168,7 @@ def count_errors(folder: RunFolder) -> list[FailedRows]:
         for rows in read_shards(folder, ["status", *example, "error"])
     )
     first_line = pl.col("error").fill_null("unknown").str.split("\n").list.first()
-    kinds = rows.with_columns(
-        first_line.alias("error"), first_line.str.replace_all(VARIABLE_PARTS, "${1}…").alias("kind")
-    )
+    kinds = rows.with_columns(first_line.alias("error"), first_line.map_elements(error_kind, pl.String).alias("kind"))
     groups = kinds.group_by("kind", maintain_order=True).agg(
         pl.first("error"), pl.n_unique("error").alias("texts"), pl.len(), pl.first(*example)
     )

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from pipeline import config
-from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
+from pipeline.analysis.cache_misses import NEW_QUESTION, _beside_the_prompt, explain_misses
 from pipeline.engine.configuration import Configuration
 from pipeline.engine.run import execute
 from pipeline.llm.prompt import Completion
@@ -60,6 +60,15 @@ def test_without_new_calls_there_is_no_reason(tmp_path: Path) -> None:
 )
 def test_the_differing_field_is_named(words: str, reason: str, tmp_path: Path) -> None:
     assert reason in misses(tmp_path, *words.split())
+
+
+def test_the_model_of_a_new_call_is_not_among_those_that_it_differs_from() -> None:
+    def saved(*models: str) -> dict[str, object]:
+        return {"served": [{"model": model} for model in models], "points": []}
+
+    assert _beside_the_prompt([saved("A"), saved("B")], saved("A")) == "the model (B, now A)"
+    assert _beside_the_prompt([saved("A")], saved("A", "B")) == "the model (A, now B)"
+    assert _beside_the_prompt([saved("A")], saved("B")) == "the model (A, now B)"
 
 
 def test_a_limit_of_the_model_is_no_seed(tmp_path: Path) -> None:

@@ -176,6 +176,17 @@ def test_any_payload_is_shown(payload: Any) -> None:
     assert len(list(nodes(walk_tree(trace_of(*decisions))))) >= 4
 
 
+@pytest.mark.parametrize("role", ["parse_failed", "over_limit"])
+def test_calls_whose_replies_were_of_no_use_stand_where_the_method_went_on(role: str) -> None:
+    said = {"role": "parog.refine", "complaint": "there is no JSON object"}
+    calls = [step(0, "llm", "parog.refine"), step(1, "decision", role, said)]
+    went_on = step(2, "decision", "refined", {"subgoal": 1})
+    (subgoal,) = walk_tree(trace_of(*calls, went_on, step(3, "decision", "answered", {}))).children[:1]
+    assert [(node.before, node.step) for node in subgoal.children] == [([0], 1), ([], 2)]
+    ended = walk_tree(trace_of(*calls)).children
+    assert [(node.before, node.step) for node in ended] == [([0], 1)]
+
+
 def test_rounds_end_with_a_judgement_for_each_entity_apart() -> None:
     payloads = [{"entity": "a"}, {"entity": "b"}, {"entity": "a"}, {"entity": "b"}, {"entity": "a"}]
     roles = ["bound", "bound", "judged", "judged", "edited"]

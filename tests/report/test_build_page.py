@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -168,19 +169,26 @@ def test_a_front_is_of_one_label() -> None:
 @pytest.mark.parametrize(
     ("keys", "others"),
     [
-        ({"run.limit": 9}, "run.sample=9 run.sample_seed=1"),
-        ({"run.sample": 20, "run.limit": 9, "run.sample_seed": 3}, "run.sample=9 run.sample_seed=4"),
+        ({"run.limit": 400}, "run.sample=400 run.sample_seed=1"),
+        ({"run.sample": 900, "run.limit": 400, "run.sample_seed": 3}, "run.sample=400 run.sample_seed=4"),
     ],
 )
 def test_the_choice_is_confirmed_on_other_questions(keys: dict[str, int], others: str) -> None:
-    (advice,) = strict(*(make(hits(n), {"depth": n, **keys}, calls=n) for n in (1, 5))).recommendations
+    (advice,) = strict(*(make(hits(n, 400), {"depth": n, **keys}, calls=n) for n in (1, 5))).recommendations
     assert advice.command == f"kgqa evaluate method=srp method.depth=5 {others}"
     assert (
         advice.asks
-        == "this command draws 9 questions at random from the whole dataset, so some of those asked here may be "
+        == "this command draws 400 questions at random from the whole dataset, so some of those asked here may be "
         "among them. If the dataset has no more than these, give another split or dataset to the command. Run "
         "the second best configuration in the same way, and compare both"
     )
+
+
+def test_after_too_few_questions_the_command_asks_enough() -> None:
+    (advice,) = strict(*(make(hits(n), {"depth": n, "run.limit": 20}, calls=n) for n in (1, 5))).recommendations
+    (needed,) = re.findall(r"At least (\d+) are needed", advice.objection or "")
+    assert f"run.sample={needed} " in advice.command
+    assert advice.asks.startswith(f"this command draws {needed} questions")
 
 
 def test_a_page_says_that_tokens_are_not_known() -> None:
