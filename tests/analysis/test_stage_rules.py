@@ -280,21 +280,6 @@ def test_a_trail_with_impossible_numbers_is_read() -> None:
     assert find_loss(row(trail, STEPS)) is not None
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [([], ("answered", "model", 3)), ([{"step": 3, "event": "written", "number": 1}], ("node kept", "model", 5))],
-)
-def test_an_answer_that_was_doubted_is_the_attempt_that_came_furthest(
-    given: list[dict[str, Any]], expected: tuple[str, str, int]
-) -> None:
-    """A call doubts the first answer, and a second search keeps other nodes."""
-    first = [FOLLOWED, REACHED, FOUND, {"step": 3, "event": "shown", "number": 1}, *given]
-    second = [{"step": 6, "event": "kept", "number": 0}, {"step": 7, "event": "answered"}]
-    loss = find_loss(row([*first, *second], f"{STEPS} answered doubt neighbours again"))
-    assert loss
-    assert (loss.stage, loss.reason, loss.step) == expected
-
-
 def test_the_documents_word_the_stages_as_the_code_does() -> None:
     page = Path("docs/how-to/find-out-why.md").read_text()
     table = "".join(f"| {stage} | {text.passed} |\n" for stage, text in STAGE_TEXTS.items())

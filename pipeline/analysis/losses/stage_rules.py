@@ -14,7 +14,7 @@ from itertools import repeat
 from typing import Any
 
 from pipeline.analysis.losses.search_rules import SearchRules
-from pipeline.analysis.losses.stage_names import STAGES, Loss, Stage
+from pipeline.analysis.losses.stage_names import Loss, Stage
 from pipeline.analysis.losses.traced_question import NOT_EXPLORED, Event
 from pipeline.normalisation import normalise
 
@@ -41,8 +41,6 @@ def find_loss(row: Mapping[str, Any]) -> Loss | None:
         return Loss("unknown", "old trace")
     question = _Question(row)
     loss = question.search_loss() or question.evidence_loss() or question.answer_loss()
-    if STAGES.index(loss.stage) < STAGES.index("answered"):
-        loss = question.earlier_answer_loss() or loss
     if row["status"] == "failed":
         return Loss(loss.stage, "error", question.last_step)  # wherever the search stood, the cause is the same
     return loss
@@ -128,19 +126,6 @@ class _Question(SearchRules):
             is_cut = self._at_limit or any(event.by == "depth" for event in self._of("cut"))
             return Loss("answered", "cap" if is_cut else "model", call)
         return Loss("answered", self._model_reason(call), call)
-
-    def earlier_answer_loss(self) -> Loss | None:
-        """Return the loss of an answer that the method doubted: its call was shown a gold answer and gave another one.
-
-        Further calls follow its step `answered`.
-        """
-        ends = [step["index"] for step in self._steps if (step["kind"], step["role"]) == ("decision", "answered")]
-        shown = {event.step for event in self._of("shown")}
-        given = {event.step for event in self._of("written") if event.number}
-        doubted = [end for end in ends if self._call_after(end) is not None]
-        calls = [call for end in doubted if (call := self._call_before(end)) is not None]
-        lost = [call for call in calls if call in shown - given]
-        return Loss("answered", self._model_reason(lost[-1]), lost[-1]) if lost else None
 
     @cached_property
     def _is_nearly_right(self) -> bool:
