@@ -70,7 +70,7 @@ def steps(folder: Path) -> pl.DataFrame:
 def test_a_run_says_which_questions_wait_long_for_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.engine.worker.LONG_WAIT_S", 0.0)
     monkeypatch.setattr("pipeline.engine.local.LOOK_S", 0.01)
-    monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
+    monkeypatch.setattr("pipeline.engine.progress.LINE_S", 0.0)
     text = io.StringIO()
     slow = resolve(tmp_path / "run", "method=cot", "run.limit=2", "llm.latency_s=0.3")
     execute([slow], Console(file=text, width=200))

@@ -80,7 +80,7 @@ def test_a_graph_server_that_a_run_waits_for_is_named(
 ) -> None:
     monkeypatch.setattr("pipeline.engine.worker.LONG_WAIT_S", 0.3)
     monkeypatch.setattr("pipeline.engine.local.LOOK_S", 0.1)
-    monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
+    monkeypatch.setattr("pipeline.engine.progress.LINE_S", 0.0)
     text = io.StringIO()
     slow = LyingGraph(facts, ["a slow drip"], honest=HONEST, every=1)
     run(tmp_path / "run", slow, questions=1, console=Console(file=text, width=200))

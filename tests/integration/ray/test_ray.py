@@ -65,7 +65,7 @@ def test_rows_of_unfinished_shards_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.engine.ray.LOOK_S", 0.2)
-    monkeypatch.setattr("pipeline.engine.progress._LINE_S", 0.0)
+    monkeypatch.setattr("pipeline.engine.progress.LINE_S", 0.0)
     words = ["method=cot", *RUN[:2], "run.limit=16", "engine.shard_size=16", "llm.latency_s=0.5"]
     assert (
         main(["evaluate", *words, "engine=ray", "engine.workers=1", "engine.concurrency=1", f"run.dir={tmp_path}/r"])
