@@ -31,7 +31,7 @@ class Console(rich.console.Console):
 
 
 def with_progress(items: Sequence[T], description: str, console: rich.console.Console) -> Iterable[T]:
-    """Yield the items, and show how many are done and how long the others will take: in lines, if on no terminal."""
+    """Yield the items. Show how many are done and how long the others will take: in lines, if there is no terminal."""
     if console.is_terminal:
         return track(items, description, console=console, transient=True)
     return _with_lines(items, description, console)

@@ -1,4 +1,4 @@
-"""Imports modules that a configuration names, which may be the user's own."""
+"""Imports modules that a configuration names, and says which of them are the user's own."""
 
 from __future__ import annotations
 
@@ -18,3 +18,8 @@ def import_named(name: str) -> ModuleType:
         file = next((frame.filename for frame in reversed(frames) if frame.name == "<module>"), __file__)
         line = next(frame.lineno for frame in reversed(frames) if frame.filename == file)
         raise ImportError(f"{type(error).__name__}: {error} ({file}, line {line})") from error
+
+
+def is_own(module: str) -> bool:
+    """Whether a module, or a class by its full name, is the project's own."""
+    return module.partition(".")[0] == __name__.partition(".")[0]

@@ -92,9 +92,9 @@ def valid_unicode(text: str) -> str:
 
 
 def short_keys(keys: Iterable[str]) -> dict[str, str]:
-    """Return each configuration key without its section, such as `width`, or as it is where several would be the same.
+    """Return each key without its section, such as `width`. Keys that would then be equal stay whole.
 
-    All further parts stay: `roles.srp.judge.model` is not what a reader takes for `model`.
+    All further parts stay: a reader takes `model` for the model of the run, and not for `roles.srp.judge.model`.
     """
     without = {key: key.partition(".")[2] or key for key in keys}
     counts = Counter(without.values())

@@ -27,9 +27,9 @@ from pipeline.analysis.runs import Run, open_run
 from pipeline.analysis.score_notes import single_run_notes
 from pipeline.cli.arguments import Arguments
 from pipeline.cli.output import Output
-from pipeline.engine.sources import is_own
 from pipeline.errors import UserError
 from pipeline.evaluation.score_tables import FittingTable, plain_table, too_wide
+from pipeline.imports import is_own
 from pipeline.percentages import percentage
 from pipeline.text import counted, show_command
 from pipeline.traces.reader import read_shards

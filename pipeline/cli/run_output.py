@@ -18,7 +18,6 @@ from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_note
 from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
 from pipeline.engine.retry_advice import RESTART, TOO_LONG, can_retry, is_final, is_too_long, retry_refusals
-from pipeline.engine.sources import is_own
 from pipeline.errors import FAILED_RUN, StorageError, UserError
 from pipeline.evaluation.budget_limits import cut_replies_line, limits_line, without_plan_line
 from pipeline.evaluation.configuration_summary import (
@@ -32,6 +31,7 @@ from pipeline.evaluation.configuration_summary import (
 from pipeline.evaluation.score_file import full_score_tables
 from pipeline.evaluation.score_tables import breakdown_table, score_table, sweep_table
 from pipeline.grouping import grouped
+from pipeline.imports import is_own
 from pipeline.percentages import percentage
 from pipeline.text import agreeing, counted, kgqa, show_command
 from pipeline.traces.folder import RunFolder

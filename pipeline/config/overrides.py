@@ -79,7 +79,7 @@ def wrong_flag(word: str, following: Sequence[str], values: Mapping[str, Any]) -
 
 
 def _as_texts(value: str) -> str:
-    """Return a value that Hydra cannot read as a text in quotes, or as a list of texts if it is one."""
+    """Quote a value that Hydra cannot read. A list stays a list, and its items are quoted."""
     if value[0] + value[-1] != "[]":
         return _quoted(value)
     listed = f"[{','.join(item if _parsed(f'x={item}') else _quoted(item) for item in value[1:-1].split(','))}]"

@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from pipeline.config.composition import conf_dir, plain
+from pipeline.imports import is_own
 
 OTHER_RETRIEVER = "other retriever than published"
 NO_REFERENCES = "no references"
@@ -62,8 +63,7 @@ def _retrieves(method: Mapping[str, Any], kg: Mapping[str, Any]) -> bool:
     Nor does RAG without a graph (`hops: null`), or in a graph of triples, where it begins at the topic entities.
     """
     if "hops" in method:
-        target = str(kg.get("_target_"))
-        has_features = _class_name(kg) == _GRAPH_WITH_FEATURES or not target.startswith("pipeline.")
+        has_features = _class_name(kg) == _GRAPH_WITH_FEATURES or not is_own(str(kg.get("_target_")))
         return method["hops"] is not None and has_features
     return method.get("max_rounds") != 0
 

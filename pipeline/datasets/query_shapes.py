@@ -58,7 +58,7 @@ _PARSED: dict[str, ParsedShape | None] = {}
 def gold_relations(sparql: str | None) -> tuple[str, ...] | None:
     """Return the relations of a gold query, sorted, without those that restrict a variable to a class.
 
-    None if there is no query, or it cannot be parsed: a query over other names than Freebase's is rewritten before.
+    None if there is no query, or it cannot be parsed. Queries over other graphs than Freebase's are rewritten before.
     """
     if not sparql:
         return None

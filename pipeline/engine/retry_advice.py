@@ -7,8 +7,8 @@ from importlib.metadata import version
 from typing import Any
 
 from pipeline.config import shell_override
-from pipeline.engine.sources import is_own
 from pipeline.errors import ContextOverflow, Unanswerable
+from pipeline.imports import is_own
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import FailedRows
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from pipeline import config
 from pipeline.errors import UserError
+from pipeline.imports import is_own
 
 _SIMULATION = f"{__name__.partition('.')[0]}.simulation"
 _CLIENTS = f"{__name__.partition('.')[0]}.llm"
@@ -155,11 +156,6 @@ def _digest(files: Mapping[str, Path]) -> str:
 
 def _part(module: str) -> str:
     return ".".join(module.split(".")[:2])
-
-
-def is_own(module: str) -> bool:
-    """Whether a module, or a class by its full name, is the project's own."""
-    return module.partition(".")[0] == __name__.partition(".")[0]
 
 
 def _user_files(modules: Iterable[str]) -> dict[str, Path]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from pipeline.errors import UserError
+from pipeline.imports import is_own
 from pipeline.kg.interface import KnowledgeGraph
 from pipeline.llm.interface import Model, ModelBackend
 from pipeline.llm.prompt import Call, Completion, Prompt, Template, inputs_only
@@ -96,14 +97,15 @@ def remarks(model: object, method: object, dataset: str, composed: Mapping[str, 
 
 
 def prompts_of(method: object) -> tuple[type[Prompt[Any]], ...]:
-    """Return the prompts that a method declares, and those in the files of its classes that are a user's own.
+    """Return the prompts that a method declares. For a user's class, add the user's prompts in its file.
 
-    A method declares its prompts as `prompts: ClassVar[tuple[type[Prompt[Any]], ...]]`.
+    Prompts that the file imports count, too. A method declares its prompts as
+    `prompts: ClassVar[tuple[type[Prompt[Any]], ...]]`.
     """
     declared: Iterable[type[Prompt[Any]]] = getattr(method, "prompts", ())
-    modules = [sys.modules.get(each.__module__) for each in type(method).__mro__ if _is_of_user(each)]
+    modules = [sys.modules.get(each.__module__) for each in type(method).__mro__ if not is_own(each.__module__)]
     kinds = [kind for module in modules if module for kind in vars(module).values() if isinstance(kind, type)]
-    own = (kind for kind in kinds if issubclass(kind, Prompt) and _is_of_user(kind) and hasattr(kind, "role"))
+    own = (kind for kind in kinds if issubclass(kind, Prompt) and not is_own(kind.__module__) and hasattr(kind, "role"))
     return tuple(dict.fromkeys((*declared, *own)))
 
 
@@ -115,16 +117,8 @@ def check_roles(named: Collection[str], methods: Collection[object]) -> None:
         return
     listed = ", ".join(sorted(known)) or "none"
     said = f"llm.roles: there is no role '{unknown}'.{did_you_mean(unknown, known)} Known: {listed}"
-    elsewhere = (
-        type(method) for method in methods if _is_of_user(type(method)) and "prompts" not in vars(type(method))
-    )
-    if own := next(elsewhere, None):
-        inherited = "*super_class.prompts, " if hasattr(own, "prompts") else ""
-        said += (
-            f". List the prompts of {own.__name__} that are in other files: prompts: ClassVar = ({inherited}MyPrompt,)"
-        )
+    undeclared = (kind for kind in map(type, methods) if not is_own(kind.__module__) and "prompts" not in vars(kind))
+    if kind := next(undeclared, None):
+        name, inherited = kind.__name__, "*super_class.prompts, " if hasattr(kind, "prompts") else ""
+        said += f". List the prompts of {name} that are in other files: prompts: ClassVar = ({inherited}MyPrompt,)"
     raise UserError(said)
-
-
-def _is_of_user(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] != __name__.partition(".")[0]

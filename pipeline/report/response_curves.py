@@ -14,7 +14,7 @@ from pipeline.report.curves import BEAM_WIDTH, Curve
 from pipeline.report.data import Block, ScoreMatrix
 from pipeline.report.labels import BlockLabels, percent, score_text, value_text
 from pipeline.report.page_content import AxisView, CurveView, Panel
-from pipeline.text import counted
+from pipeline.text import counted, short_keys
 
 _SIZE = (440, 290)
 _SMALL = (220, 130)
@@ -123,7 +123,7 @@ def _axis_view(
                 is_mean=line.is_mean,
                 name=line.name,
                 kind=line.kind,
-                followers=[follower.partition(".")[2] for follower in line.curve.followers],
+                followers=[*short_keys(line.curve.followers).values()],
                 figures=[percent(scores[value]) if value in scores else None for value in values],
             )
             for line, scores in lines

@@ -153,7 +153,7 @@ class FailedRows:
 
     @property
     def line(self) -> str:
-        """How many rows there are, and their error, or one `like` theirs."""
+        """The number of rows and their error. The word `like` stands before it if the rows have several texts."""
         return f"{self.count:,} {'×' if self.texts == 1 else 'like'} {self.error}"
 
 

@@ -20,10 +20,11 @@ from tests.support import sampled
 
 def row(trail: list[dict[str, Any]], roles: str, /, **fields: Any) -> dict[str, Any]:
     """Return a trace row of a wrong question. `roles` names its steps; a lookup has the name of one."""
-    kinds = {**dict.fromkeys(("relations", "neighbours", "labels"), "kg"), "answered": "decision"}
+    lookups = {"relations", "neighbours", "labels"}
     unset = {"truncated": False, "error": None, "rows": 1}
     steps = [
-        {"index": at, "kind": kinds.get(name, "llm"), "role": name, **unset} for at, name in enumerate(roles.split())
+        {"index": at, "kind": "kg" if name in lookups else "llm", "role": name, **unset}
+        for at, name in enumerate(roles.split())
     ]
     events = [{"edge": None, "number": None, "of": None, "by": None, **event} for event in trail]
     known = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass as plain_dataclass
@@ -80,17 +79,12 @@ class ServedModel(CallConfig):
     @property
     def lacking(self) -> str | None:
         """The resources that the Ray cluster lacks for one replica; None if it has enough."""
-        available, placed = ray.cluster_resources(), self.placed
-        needed = Counter({kind: 0.0 for bundle in placed.bundles for kind in bundle})
-        for bundle in placed.bundles:
-            needed.update(bundle)
-        short = [kind for kind, amount in needed.items() if available.get(kind, 0) < amount]
+        available = ray.cluster_resources()
+        short = [kind for kind, amount in self._reserved.items() if available.get(kind, 0) < amount]
+        if not short:
+            return None
         parts = f" in each of {self._parts} parts" if self._parts > 1 else ""
-        return (
-            f"the Ray cluster has too little of {', '.join(short)} for llm.resources={self._bundle}{parts}"
-            if short
-            else None
-        )
+        return f"the Ray cluster has too little of {', '.join(short)} for llm.resources={self._bundle}{parts}"
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -100,7 +94,13 @@ class ServedModel(CallConfig):
     @property
     def cpus(self) -> float:
         """The most CPUs that Ray reserves."""
-        return self.counts[1] * sum(bundle.get("CPU", 0) for bundle in self.placed.bundles)
+        return self.counts[1] * self._reserved.get("CPU", 0)
+
+    @property
+    def _reserved(self) -> dict[str, float]:
+        """All resources of a copy: its bundles are equal."""
+        bundles = self.placed.bundles
+        return {kind: len(bundles) * amount for kind, amount in bundles[0].items()}
 
     @property
     def placed(self) -> Placement:
