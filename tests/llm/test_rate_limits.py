@@ -12,6 +12,7 @@ from aiohttp import web
 from pipeline.errors import ServiceError
 from tests.llm.conftest import Behaviour, FakeOpenAIServer
 from tests.llm.support import call, model
+from tests.support import until
 
 
 def limiting(**headers: str) -> Behaviour:
@@ -117,12 +118,14 @@ async def test_another_failure_counts(server: FakeOpenAIServer, status: int, tri
         assert {(await task).text for task in others} == {"hello"}
 
 
-async def test_a_server_that_is_down_is_not_said_to_limit_its_rate(server: FakeOpenAIServer) -> None:
+async def test_a_server_that_is_down_is_not_said_to_limit_its_rate(
+    server: FakeOpenAIServer, caplog: pytest.LogCaptureFixture
+) -> None:
     """The calls that waited for its pause cannot be sent, because of what others have found since."""
-    server.default = server.fail(429, "slow down", Retry_After="0.2")
-    async with model(server, max_retries=1, backoff_s=0.6, max_backoff_s=1.0, breaker_failures=1) as llm:
+    server.default = server.fail(429, "slow down", Retry_After="0.5")
+    async with model(server, max_retries=1, backoff_s=2.0, max_backoff_s=2.0, breaker_failures=1) as llm:
         first = asyncio.create_task(llm.complete(call("first")))
-        await server.asked(1)
+        await until(lambda: "asks for its requests later" in caplog.text)
         others = [asyncio.create_task(llm.complete(call(str(number)))) for number in range(12)]
         await server.stop()
         errors = await asyncio.gather(first, *others, return_exceptions=True)
