@@ -49,7 +49,11 @@ class ParseError(KgqaError):
 
 
 class OverLimitError(ParseError):
-    """A reply can be read, but asks for more than a key of the method allows, such as a path longer than its depth."""
+    """A reply can be read, but asks for more than the method allows.
+
+    It exceeds a key, such as a path longer than the depth, or breaks a rule, such as a path with a relation twice in a
+    row.
+    """
 
 
 class BudgetExhausted(KgqaError):

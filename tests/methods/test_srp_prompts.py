@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import ParseError
+from pipeline.errors import OverLimitError, ParseError
 from pipeline.llm.prompt import Prompt
 from pipeline.methods.grounded_path import GroundedPath
 from pipeline.methods.srp.evidence import EMPTY_PATH, ENDS_UNNAMED, NOT_INSTANTIATED
@@ -324,14 +324,22 @@ def test_edit_reads_the_relations_of_the_final_path(text: str, path: tuple[str, 
         ("Final Path:", "no relation"),
         ("Final Path: Ann -> role", "the current path"),
         ("Final Path: Ann -> born_in", "tried before"),
-        ("Final Path: Ann -> role -> film -> film", "twice in a row"),
-        ("Final Path: Ann -> role -> film -> role -> film -> directed", "too long"),
     ],
 )
 def test_edit_rejects_a_path_with_a_reason(text: str, complaint: str) -> None:
     known = replace(EDITED, known=frozenset({"directed", "born_in"}))
-    with pytest.raises(ParseError, match=complaint):
+    with pytest.raises(ParseError, match=complaint) as raised:
         known.parse(text)
+    assert not isinstance(raised.value, OverLimitError)
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [("role -> film -> film", "twice in a row"), ("role -> film -> role -> film -> directed", "too long")],
+)
+def test_a_path_that_a_rule_refuses_is_not_unreadable(path: str, complaint: str) -> None:
+    with pytest.raises(OverLimitError, match=complaint):
+        replace(EDITED, known=frozenset({"directed"})).parse(f"Final Path: Ann -> {path}")
 
 
 def test_an_edited_path_may_repeat_a_relation_that_is_not_adjacent() -> None:

@@ -149,7 +149,7 @@ REASON_MEANINGS: Mapping[Reason, str] = {
     "cap": "another limit than the width of the search, such as a depth, a prefilter, a sample, a budget, the "
     "directions that are followed (method.directions of DoG), or a rule against the same relation at the next hop",
     "model": "a reply, which left the candidate out or gave it a score of 0, for example",
-    "parse failure": "a reply that could not be read",
+    "parse failure": "a reply that could not be read, or an edit of SRP that proposes a path again",
     "graph": "the graph does not have the topic entity, offers no relation that leads on, has no gold answer at the "
     "end of the gold path, or has no name for it",
     "no topic entity": "the question names none",

@@ -98,6 +98,8 @@ class Edit(LenientPrompt[Path | None]):
         path = self._relations(line)
         if complaint := self._complaint(path):
             raise ParseError(f"{complaint}: {truncate(line)}")
+        if any(relation == following for relation, following in pairwise(path)):
+            raise OverLimitError(f"the final path takes a relation twice in a row: {truncate(line)}")
         if len(path) > self.max_path_len:  # the complaint omits the limit: no prompt shows the value of a sweep axis
             raise OverLimitError(f"the final path is too long: {truncate(line)}")
         return path
@@ -110,8 +112,6 @@ class Edit(LenientPrompt[Path | None]):
             return "the final path is the current path"
         if path in self.tried:
             return "the final path was tried before"
-        if any(relation == following for relation, following in pairwise(path)):
-            return "the final path takes a relation twice in a row"
         return None
 
     def _relations(self, line: str) -> Path:
