@@ -75,18 +75,22 @@ class OverSeeds:
 
     def lines(self) -> list[str]:
         """Return a line with the highest means; nothing without seeds."""
+        named = _listed(list(map(str, self.means)), "; ")
+        return [f"{self.score} over seeds, mean ± 1.96·s/√n: {named}{self._sharing}"] if self.means else []
+
+    @property
+    def _sharing(self) -> str:
+        """A clause that names the configurations whose seeds share their calls; empty if none do."""
         equal = [each for each in self.means if each.is_equal]
         sharing = [each for each in equal if each.is_shared]
         of_some = "" if sharing == equal else f" ({_listed([each.words for each in sharing], ', ')})"
-        shared = f"; at temperature 0, seeds share their calls{of_some}" if sharing else ""
-        named = _listed(list(map(str, self.means)), "; ")
-        return [f"{self.score} over seeds, mean ± 1.96·s/√n: {named}{shared}"] if self.means else []
+        return f"; at temperature 0, seeds share their calls{of_some}" if sharing else ""
 
     def tables(self) -> list[Table]:
         """Return a table of all means for a file; nothing without seeds."""
         if not self.means:
             return []
-        table = plain_table(f"{self.score} over seeds, in percent", "±: 1.96·s/√n")
+        table = plain_table(f"{self.score} over seeds, in percent", f"±: 1.96·s/√n{self._sharing}")
         table.add_column("configuration")
         for heading in ("seeds", "mean", "±"):
             table.add_column(heading, justify="right")
@@ -105,6 +109,7 @@ class OverSeeds:
                 "seeds": each.score.questions,
                 "mean": each.score.mean,
                 "margin": each.margin / 100,
+                "shares_calls": each.is_shared,
             }
             for each in self.means
         ]

@@ -272,8 +272,9 @@ def _lines(runs: Sequence[ListedRun]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     aligned = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
     retry = (
-        "failed questions count as wrong: kgqa evaluate RUN/run.yaml run.retry_failed=true asks them again; a question "
-        "that the model can never answer (a prompt that is too long for it) fails again"
+        "failed questions count as wrong: kgqa evaluate RUN/run.yaml run.retry_failed=true asks them again (a run.yaml "
+        "that sends a key or runs code of yours needs run.trust=true); a question that the model can never answer (a "
+        "prompt that is too long for it) fails again"
     )
     failed = [retry] if any(each.failed and not each.retry_refusals for each in runs) else []
     refused = [line for each in runs for line in each.retry_refusals]

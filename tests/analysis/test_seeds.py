@@ -108,4 +108,13 @@ def test_the_means_are_a_table_of_a_file_and_figures_of_json() -> None:
     assert figures["margin"] == pytest.approx(1.96 * 0.1 / 2)
     (table,) = means.tables()
     assert [list(map(str, column.cells)) for column in table.columns] == [["srp"], ["2"], ["55.0"], ["9.8"]]
+    assert (str(table.caption), figures["shares_calls"]) == ("±: 1.96·s/√n", False)
+
+
+def test_a_file_says_of_which_seeds_the_margin_is_no_spread() -> None:
+    alike = SeedMean("r3", mean_over_seeds([0.5, 0.5]), is_shared=True)
+    means = OverSeeds("f1", [SeedMean("srp", mean_over_seeds([0.5, 0.6])), alike])
+    (table,) = means.tables()
+    assert str(table.caption) == "±: 1.96·s/√n; at temperature 0, seeds share their calls"
+    assert [figures["shares_calls"] for figures in means.to_list()] == [False, True]
     assert OverSeeds("f1", []).tables() == []
