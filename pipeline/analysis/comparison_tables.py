@@ -158,10 +158,14 @@ def rerun_variance_lines(base: RunConfiguration, variance: RerunVariance, *, sco
     sample = f"noise: {counted(variance.asked, 'question')} of {base.name} {agreeing('were', variance.asked)} run again"
     if variance.questions < variance.asked:
         sample += f", of which it had answered {variance.questions:,}"
-    if variance.deterministic:
+    margin = f"Between two runs over {counted(questions, 'question')}, differences of up to "
+    margin += f"{percentage(variance.margin(questions))} percentage points"
+    if variance.is_equal:
         return [
             f"{sample}, and each of {counted(variance.repeated, 'call')} returned the same text:",
-            "the model is deterministic, and its noise is 0",
+            "the model is deterministic, and its noise is 0"
+            if variance.deterministic
+            else f"so few do not prove that the model is deterministic. {margin} may be noise.",
         ]
     net = variance.net
     return [
@@ -170,8 +174,7 @@ def rerun_variance_lines(base: RunConfiguration, variance: RerunVariance, *, sco
         f"{counted(variance.unrepeated, 'more call')} by one run only.",
         f"{score} changes by {percentage(variance.absolute)} percentage points per question in absolute value, and by "
         f"{net.points}{f' ({net.interval_points})' if net.interval_points else ''} on average.",
-        f"Between two runs over {counted(questions, 'question')}, differences of up to "
-        f"{percentage(variance.margin(questions))} percentage points are noise.",
+        f"{margin} are noise.",
     ]
 
 

@@ -11,6 +11,7 @@ import polars as pl
 from pipeline.analysis.paired import RunConfiguration, difference, pair_scores
 from pipeline.errors import UserError
 from pipeline.evaluation.statistics import Difference, Values, noise_margin
+from pipeline.llm.interface import simulated
 from pipeline.text import counted
 from pipeline.traces.reader import read_completions
 
@@ -32,6 +33,8 @@ class RerunVariance:
     confidence: float
     asked: int
     """Number of questions in the second run."""
+    simulated: bool
+    """Whether a simulated model answered: one whose calls are equal is deterministic."""
 
     @property
     def questions(self) -> int:
@@ -44,9 +47,14 @@ class RerunVariance:
         return float(np.abs(self.differences).mean())
 
     @property
-    def deterministic(self) -> bool:
+    def is_equal(self) -> bool:
         """Whether both runs made the same calls with the same completions."""
         return not (self.differing or self.unrepeated or self.differences.any())
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether nothing can differ. The equal replies of a language model do not prove it: they are a sample."""
+        return self.simulated and self.is_equal
 
     def margin(self, questions: int) -> float:
         """Return the largest mean difference that a rerun over this many questions shows by chance."""
@@ -96,4 +104,5 @@ def measure_rerun_variance(first: RunConfiguration, second: RunConfiguration, sc
         unrepeated=calls.height - repeated.height,
         confidence=scoring.confidence,
         asked=second.rows.height,
+        simulated=simulated(first.label) is not None,
     )

@@ -27,6 +27,7 @@ from pipeline.llm.interface import is_told_gold
 from pipeline.text import counted, kgqa
 from pipeline.traces.folder import BATCH, RunFolder, RunState
 from pipeline.traces.reader import count_questions
+from pipeline.traces.run_file import language_models
 from pipeline.traces.storage import StoragePath, names_in, storage_path
 
 _DEFAULT = "runs"
@@ -63,6 +64,8 @@ class ListedRun:
     datasets: Sequence[str]
     labels: Sequence[str]
     """The simulated models that answered; empty for language models."""
+    models: Sequence[str] = ()
+    """The names of the language models that answered. Empty in a run of a version that did not write them."""
     retrievers: Sequence[str] = ()
     departures: Sequence[str] = ()
     """Where presets did not run as published."""
@@ -170,7 +173,8 @@ def _read(folder: RunFolder) -> ListedRun:
     if head is None:
         raise UserError(f"{folder.path} has no run.yaml: its run has not begun, or the file is lost")
     summary = folder.read_summary()
-    points = summary["points"] if summary else _unfinished(folder.read_run() or {})
+    unfinished = {} if summary else folder.read_run() or {}
+    points = summary["points"] if summary else _unfinished(unfinished)
     state = folder.state(summary)
     listed = ListedRun(
         run=str(folder.path),
@@ -178,6 +182,7 @@ def _read(folder: RunFolder) -> ListedRun:
         methods=list(dict.fromkeys(point["method"] for point in points)),
         datasets=list(dict.fromkeys(point["dataset"] for point in points)),
         labels=list(dict.fromkeys(point["label"] for point in points if point["label"])),
+        models=summary.get("models", []) if summary else language_models(unfinished),
         retrievers=list(dict.fromkeys(point["retriever"] for point in points if point.get("retriever"))),
         departures=list(dict.fromkeys(name for point in points for name in point.get("departures", ()))),
         configurations=len(points),
@@ -329,7 +334,8 @@ def _best_of(run: ListedRun) -> str:
 
 
 def _method(run: ListedRun, several: str = "") -> str:
-    label = f" ({', '.join(run.labels)})" if run.labels else ""
+    models = _names([*run.labels, *run.models], "models", ", ")
+    label = f" ({models})" if models else ""
     label += f" [{_names(run.departures, 'departures', ', ')}]" if run.departures else ""
     return f"{_names(run.methods, 'methods')}{several}{label}"
 

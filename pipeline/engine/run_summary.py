@@ -16,6 +16,7 @@ from pipeline.evaluation.configuration_summary import SUMMARY_COLUMNS, Configura
 from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import answering_models, count_distinct_calls, count_older_replies, read_shards
+from pipeline.traces.run_file import language_models
 
 TIMES = ("wall_s", "opening_s", "loop_lag_s")
 
@@ -127,6 +128,7 @@ def _document(folder: RunFolder, summaries: Sequence[ConfigurationSummary], tota
         **{name: getattr(totals, name) for name in TIMES},
         "resumed": totals.is_resumed,
         "complete": not any(summary.not_run for summary in summaries),
+        "models": language_models(folder.require_run()),
         "answered_as": answering_models(folder),
         **_older_replies(folder, summaries),
     }

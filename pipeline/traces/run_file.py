@@ -14,6 +14,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
 
 from pipeline.errors import UserError, first_defect
+from pipeline.llm.interface import simulated
 from pipeline.renames import current_run
 from pipeline.text import load_yaml
 from pipeline.traces.storage import StoragePath, read_whole
@@ -81,6 +82,16 @@ class _RunFile(_Plain):
         if self.id and _PROJECT not in self.versions:
             raise ValueError(f"versions has no {_PROJECT}")
         return self
+
+
+def language_models(run: Mapping[str, Any]) -> list[str]:
+    """Return the names of the language models that answered in a run, by the contents of its `run.yaml`."""
+    names = (name for each in run["served"] if not simulated(each["label"]) for name in _model_names(each))
+    return list(dict.fromkeys(names))
+
+
+def _model_names(served: Mapping[str, Any]) -> Iterable[str]:
+    return [served["model"], *(served.get("roles") or {}).values()]  # an older run has no roles
 
 
 def code_of(run: Mapping[str, Any], configuration: int) -> dict[str, str | None]:

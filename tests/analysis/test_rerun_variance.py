@@ -57,7 +57,7 @@ def test_calls_with_equal_keys_are_compared_and_others_are_counted(tmp_path: Pat
     assert (variance.questions, variance.repeated, variance.differing, variance.unrepeated) == (3, 4, 2, 2)
     assert variance.absolute == pytest.approx(1 / 3)
     assert variance.net.mean == pytest.approx(-1 / 3)
-    assert not variance.deterministic
+    assert not variance.is_equal
     assert variance.margin(100) == pytest.approx(1.96 * (2 / 4 / 100) ** 0.5, rel=1e-3)
     text = " ".join(rerun_variance_lines(base, variance, score="hits_at_1", questions=100))
     assert text.startswith("noise: 3 questions of 1 were run again. Of ")
@@ -85,16 +85,22 @@ def test_differing_calls_with_equal_scores_still_have_a_margin(tmp_path: Path) -
     assert variance.margin(90) == pytest.approx(1.96 * (1 / 10 / 90) ** 0.5, rel=1e-3)
 
 
-def test_a_deterministic_run_has_a_margin_of_zero(tmp_path: Path) -> None:
+@pytest.mark.parametrize("label", ["oracle", None])
+def test_equal_replies_prove_only_of_a_simulated_model_that_it_is_deterministic(
+    tmp_path: Path, label: str | None
+) -> None:
     first: Rows = {f"q{number}": (number % 2, {"a": "one", "b": "two"}) for number in range(6)}
     (base,), (second,) = run(tmp_path / "run", first), run(tmp_path / "again", first)
+    base = replace(base, served={**base.served, "label": label})
     variance = measure_rerun_variance(base, second, "hits_at_1")
-    assert variance.deterministic
-    assert variance.margin(1000) == 0
-    assert (
-        "each of 12 calls returned the same text"
-        in rerun_variance_lines(base, variance, score="hits_at_1", questions=6)[0]
-    )
+    assert variance.is_equal
+    said, conclusion = rerun_variance_lines(base, variance, score="hits_at_1", questions=1000)
+    assert "each of 12 calls returned the same text" in said
+    if label:
+        assert (variance.margin(1000), conclusion) == (0, "the model is deterministic, and its noise is 0")
+    else:
+        assert variance.margin(1000) == pytest.approx(1.96 * (1 / 7 / 1000) ** 0.5, rel=1e-3)
+        assert "over 1,000 questions, differences of up to 2.3 percentage points may be noise" in conclusion
 
 
 def test_a_base_without_scores_for_the_sample_is_an_error(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ def test_the_figures_are_those_of_the_summary(finished: Path, kgqa: Kgqa) -> Non
         "methods": ["srp"],
         "datasets": ["synthetic"],
         "labels": ["oracle"],
+        "models": [],
         "retrievers": ["lexical"],
         "departures": [],
         "configurations": 1,
@@ -95,6 +96,23 @@ def test_the_figures_are_those_of_the_summary(finished: Path, kgqa: Kgqa) -> Non
         "tags": [],
         "note": None,
     }
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_the_language_models_of_a_run_are_named(finished: Path, kgqa: Kgqa, is_complete: bool) -> None:
+    models = ["llama-8b", "llama-70b"]
+    served = {**yaml.safe_load((finished / "run.yaml").read_text())["served"][0], "label": None, "model": models[0]}
+    folder = copy(finished, "one", served=[{**served, "roles": {"srp.judge": models[1]}}])
+    summary = json.loads((folder / "summary.json").read_text())
+    (point,) = summary["points"]
+    written = {**summary, "points": [{**point, "label": None}], "models": models}
+    del written["digest"]
+    RunFolder(UPath(folder)).write_summary(written)
+    if not is_complete:
+        (folder / "summary.json").unlink()
+        shutil.copytree(finished / "traces", folder / "traces", dirs_exist_ok=True)
+    assert listed(kgqa)[0]["models"] == models
+    assert "srp (llama-8b, llama-70b)" in kgqa("ls").out.splitlines()[1]
 
 
 def test_only_two_files_of_a_run_are_read(finished: Path, kgqa: Kgqa) -> None:
