@@ -46,11 +46,10 @@ from pipeline.engine.resume import changed_sources, edited_sources
 from pipeline.engine.retry_advice import RESTART, begun_by_other
 from pipeline.engine.run import execute
 from pipeline.errors import Outage, UserError
-from pipeline.evaluation.budget_limits import AT_LIMIT, MUCH_LIMITED
+from pipeline.evaluation.budget_limits import MUCH_LIMITED, much_limited_line
 from pipeline.evaluation.configuration_summary import among_others
 from pipeline.evaluation.rescore import SCORES
 from pipeline.evaluation.simulated import closed_book_lines
-from pipeline.evaluation.unreadable import named_shares
 from pipeline.suggestions import did_you_mean
 from pipeline.text import agreeing, counted
 from pipeline.traces.folder import RunFolder
@@ -302,7 +301,7 @@ def _limits(configurations: Sequence[RunConfiguration]) -> list[str]:
     """Say in which configurations more than 1 % of the questions met a limit, the highest share first (§2.5)."""
     high = [(share, each.name) for each in configurations if (share := each.limited_share) > MUCH_LIMITED]
     high.sort(key=lambda pair: (-pair[0], pair[1]))
-    return [f"{AT_LIMIT}: {named_shares(high)}"] if high else []
+    return [much_limited_line(high, [each.limited_share for each in configurations])] if high else []
 
 
 def _notes(

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from pipeline import config
 from pipeline.analysis.estimate import MEASURES, Projection, add_projections, measure, project
+from pipeline.analysis.met_limits import limit_notes
 from pipeline.analysis.score_notes import uncounted_tokens
 from pipeline.analysis.unreadable_roles import unreadable_notes
 from pipeline.cli.arguments import Arguments
@@ -28,7 +29,7 @@ from pipeline.datasets.selection import Selection
 from pipeline.engine.configuration import Configuration, run_dir
 from pipeline.engine.sweep import Sweep
 from pipeline.errors import UserError
-from pipeline.evaluation.budget_limits import limits_line, much_limited
+from pipeline.evaluation.budget_limits import much_limited
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.score_tables import plain_table
 from pipeline.evaluation.unreadable import much_unreadable
@@ -419,4 +420,4 @@ def _unreadable_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummar
         yield "methods ask again for replies that cannot be read, and all calls that were made are in the estimate:"
         yield from unreadable_notes(folder, summaries)
     if much_limited(summaries):
-        yield limits_line(summaries)
+        yield from limit_notes(folder, summaries)

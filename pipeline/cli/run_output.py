@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from pipeline.analysis.cache_misses import NEW_QUESTION, explain_misses
+from pipeline.analysis.met_limits import limit_notes
 from pipeline.analysis.score_notes import compares_all, score_notes
 from pipeline.analysis.seeds import OverSeeds, over_seeds, seed_groups
 from pipeline.analysis.unreadable_roles import often_unreadable, unreadable_notes
@@ -19,7 +20,7 @@ from pipeline.cli.output import Output
 from pipeline.engine.rejections import remarks
 from pipeline.engine.retry_advice import RESTART, TOO_LONG, can_retry, is_final, is_too_long, retry_refusals
 from pipeline.errors import FAILED_RUN, StorageError, UserError
-from pipeline.evaluation.budget_limits import cut_replies_line, limits_line, without_plan_line
+from pipeline.evaluation.budget_limits import cut_replies_line, without_plan_line
 from pipeline.evaluation.configuration_summary import (
     ConfigurationSummary,
     among_others,
@@ -148,9 +149,9 @@ def result_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary], *
         *score_notes(folder),
         *failure_notes(folder, summaries, exits=exits),
         *unreadable_notes(folder, summaries),
-        limits_line(summaries),
+        *limit_notes(folder, summaries),
         *filter(None, [cut_replies_line(summaries), without_plan_line(summaries)]),
-        *(_limit_notes(folder, summaries) if summary.get("complete") else []),
+        *(_too_few_notes(folder, summaries) if summary.get("complete") else []),
         *remarks(summary.get("rejected", 0), folder.rejected),
         *_older_report(folder),
     ]
@@ -169,7 +170,7 @@ def _older_report(folder: RunFolder) -> list[str]:
     return []
 
 
-def _limit_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
+def _too_few_notes(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> list[str]:
     """Say where `run.limit` or `run.sample` asks for more questions than there are."""
     points = folder.require_run()["points"]
     runs = [points[summary.number]["config"]["run"] for summary in summaries]

@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 
 from pipeline.evaluation.configuration_summary import ConfigurationSummary
 from pipeline.evaluation.unreadable import at_most_text, named_shares, share_text
+from pipeline.text import counted
 
 MUCH_LIMITED = 0.01
 """A share above which a difference between configurations may come from the limit."""
-AT_LIMIT = "configurations whose questions met a limit of budget or of the method, which may decide their scores"
+_AT_LIMIT = "configurations whose questions met a limit of budget or of the method, which may decide their scores"
 
 
 def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
-    """Say which share of the questions met a limit, and in which configurations it was more than 1 %."""
+    """Say which share of the questions met a limit, in which configurations it was more than 1 %, and of the others."""
     shares = [share for each in summaries if (share := limited_share(each)) is not None]
     if not shares:
         return "older traces do not say how many questions met a limit of budget"
@@ -26,7 +27,17 @@ def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
         return (
             f"{at_most_text(max(shares))} of the questions of each configuration met a limit of budget or of the method"
         )
-    return f"{AT_LIMIT}: {named_shares([(share, each.number) for share, each in high])}"
+    return much_limited_line([(share, each.number) for share, each in high], shares)
+
+
+def much_limited_line(high: Sequence[tuple[float, object]], shares: Sequence[float]) -> str:
+    """Name the configurations of which more than 1 % of the questions met a limit, and say what is so of others.
+
+    `high` are their shares and names, and `shares` those of all configurations.
+    """
+    few = [share for share in shares if 0 < share <= MUCH_LIMITED]
+    others = f"; {at_most_text(max(few))} in {counted(len(few), 'other configuration')}" if few else ""
+    return f"{_AT_LIMIT}: {named_shares(high)}{others}"
 
 
 def _no_limit(summaries: Sequence[ConfigurationSummary]) -> str:

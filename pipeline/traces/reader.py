@@ -214,6 +214,44 @@ def count_unreadable(folder: RunFolder, configurations: Collection[int]) -> list
     return [RoleReplies(*row) for row in ordered.iter_rows()]
 
 
+@dataclass(frozen=True, slots=True)
+class MetLimit:
+    """A limit that ended or cut the search of some questions (specification §2.5)."""
+
+    name: str
+    """The key without its section, such as `max_wall_s`; a method may record other names."""
+    rows: int
+    """Rows of questions that met it: a question counts in each configuration in which it did."""
+    configuration: int
+    """The number of a configuration with such a row."""
+    question_id: str
+    """The question of this row."""
+
+
+def count_limits(folder: RunFolder, configurations: Collection[int], *, enough: int) -> tuple[list[MetLimit], int]:
+    """Count the rows of some configurations that met each limit, the most frequent one first, and all these rows.
+
+    The names of limits are among the texts of steps, which take long to read: the search ends with the shard in which
+    `enough` rows have been found. A question whose time ended without an answer met `max_wall_s`.
+    """
+    met = pl.col("point").is_in(configurations) & (pl.col("at_limit") == 1)
+    is_limit = pl.col("steps").struct.field("role") == "cap_hit"
+    name = pl.col("texts").struct.field("payload").str.json_path_match("$.cap").alias("name")
+    row = ["point", "question_id"]
+    found, parts = 0, []
+    for rows in read_shards(folder, [*row, "at_limit", "steps", "texts"]):
+        limited = rows.filter(met)
+        named = limited.explode("steps", "texts").filter(is_limit).select(*row, name).unique(maintain_order=True)
+        late = limited.join(named, on=row, how="anti").select(*row, name=pl.lit("max_wall_s"))
+        parts += [named, late]
+        found += limited.height
+        if found >= enough:
+            break
+    groups = pl.concat(parts).group_by("name", maintain_order=True).agg(pl.len(), pl.first(*row))
+    ordered = groups.sort("len", descending=True, maintain_order=True)
+    return [MetLimit(*each) for each in ordered.iter_rows()], found
+
+
 class KnownCalls(NamedTuple):
     """The completions of a question by call key."""
 

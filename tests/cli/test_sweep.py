@@ -454,7 +454,8 @@ def test_answers_cut_short_by_a_budget_are_reported(kgqa: Kgqa) -> None:
     first, second = summary(Path("run"))["points"]
     assert first["at_limit"] == second["at_limit"] > 0.01 * first["questions"]
     share = f"{100 * first['at_limit'] / first['questions']:.1f} %"
-    assert f"met a limit of budget or of the method, which may decide their scores: {share} in 0, {share} in 1" in said
+    named = f"met a limit of budget or of the method, which may decide their scores: {share} in 0, {share} in 1: "
+    assert f"{named}{2 * first['at_limit']} questions: budget.max_llm_calls (kgqa show " in said
 
 
 def test_one_command_swaps_the_planner_of_a_preset(kgqa: Kgqa) -> None:

@@ -52,6 +52,12 @@ def test_the_highest_share_is_never_rounded_down() -> None:
     )
 
 
+def test_configurations_in_which_few_questions_met_a_limit_are_counted() -> None:
+    some = [replace(summary(limited, 0), number=number) for number, limited in enumerate((110, 10, 0, 5))]
+    said = "which may decide their scores: 1.1 % in 0; at most 0.1 % in 2 other configurations"
+    assert limits_line(some).endswith(said)
+
+
 def test_the_share_of_unreadable_replies_is_the_range_that_the_report_shows() -> None:
     few = [summary(1, 1), replace(summary(0, 0), number=1)]
     assert unreadable_line(few).startswith("0.0 % to less than 0.1 % of the model calls")
