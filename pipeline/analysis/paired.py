@@ -105,10 +105,10 @@ class RunConfiguration:
         """The number of its finished questions that failed. They count as wrong."""
         return int((self.rows["status"] == "failed").sum())
 
-    @property
-    def limited_share(self) -> float:
-        """The share of its finished questions that met a limit; older traces do not say which, and count as none."""
-        share: float | None = self.rows.select(pl.col("at_limit").cast(pl.Float64).mean()).item()
+    def limited_share(self, questions: pl.Series) -> float:
+        """Return the share that met a limit, of these questions; older traces do not say which, and count as none."""
+        asked = self.rows.filter(pl.col("question_id").is_in(questions.implode()))
+        share: float | None = asked.select(pl.col("at_limit").cast(pl.Float64).mean()).item()
         return share or 0.0
 
     def mean(self, score: str) -> float | None:

@@ -297,11 +297,17 @@ def _over_seeds(base: RunConfiguration, others: Sequence[RunConfiguration], scor
     )
 
 
-def _limits(configurations: Sequence[RunConfiguration]) -> list[str]:
-    """Say in which configurations more than 1 % of the questions met a limit, the highest share first (§2.5)."""
-    high = [(share, each.name) for each in configurations if (share := each.limited_share) > MUCH_LIMITED]
-    high.sort(key=lambda pair: (-pair[0], pair[1]))
-    return [much_limited_line(high, [each.limited_share for each in configurations])] if high else []
+def _limits(base: RunConfiguration, others: Sequence[RunConfiguration]) -> list[str]:
+    """Say in which configurations more than 1 % of the questions met a limit, the highest share first (§2.5).
+
+    The questions are those that the base and the other configuration answered.
+    """
+    asked = base.rows["question_id"]
+    answered = pl.concat([each.rows["question_id"] for each in others]) if others else asked
+    named = [(base.limited_share(answered), base.name), *((each.limited_share(asked), each.name) for each in others)]
+    shares = sorted(named, key=lambda pair: (-pair[0], pair[1]))
+    high = [pair for pair in shares if pair[0] > MUCH_LIMITED]
+    return [much_limited_line(high, [share for share, _ in shares])] if high else []
 
 
 def _notes(
@@ -340,7 +346,7 @@ def _notes(
         for name in differing_code([base.code, other.code])
     )
     notes += seeds.lines()
-    notes += _limits([base, *selection.others])
+    notes += _limits(base, selection.others)
     folders = dict.fromkeys(each.folder for each in (base, *selection.others))
     rescored = [each.path for each in folders if _is_rescored(each, (base, *selection.others), plan.score)]
     notes += [

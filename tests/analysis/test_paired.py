@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+
+import polars as pl
 
 from pipeline.analysis.paired import pair_scores, read_configurations, read_rows
 from pipeline.traces.folder import RunFolder
@@ -34,6 +37,14 @@ def test_rows_can_be_limited_to_some_questions(tmp_path: Path) -> None:
     run(tmp_path / "run", ONE, TWO)
     rows = read_rows(RunFolder(tmp_path / "run"), ["question"], questions={"q2"})
     assert {number: part.rows() for number, part in rows.items()} == {1: [("q2", "q2?")]}
+
+
+def test_the_share_of_questions_at_a_limit_is_of_those_compared(tmp_path: Path) -> None:
+    (read, *_) = run(tmp_path / "run", {f"q{number}": (1.0, {}) for number in range(4)})
+    base = replace(read, rows=read.rows.with_columns(at_limit=pl.Series([1, 1, 0, 0])))
+    assert base.rows["question_id"].to_list() == ["q0", "q1", "q2", "q3"]
+    asked = [["q0", "q1", "q2", "q3"], ["q1", "q2", "q9"], ["q3"], ["q9"]]
+    assert [base.limited_share(pl.Series(each)) for each in asked] == [0.5, 0.5, 0, 0]
 
 
 def test_a_configuration_without_finished_questions_is_left_out(tmp_path: Path) -> None:
