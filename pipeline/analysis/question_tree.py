@@ -16,6 +16,7 @@ from pipeline.analysis.losses.traced_question import deciding_step
 from pipeline.analysis.question_trace import QuestionTrace, StepTrace
 from pipeline.grouping import grouped
 from pipeline.normalisation import normalise
+from pipeline.traces.schema import REFUSED_REPLIES
 
 Kind: TypeAlias = Literal["question", "group", "step", "item", "fact"]
 
@@ -25,8 +26,6 @@ _FROM_ZERO = "attempt"
 """The key that counts from 0."""
 _OF_ALL = frozenset({"plan", "answered"})
 """Decisions about the whole question."""
-_OF_REPLIES = frozenset({"parse_failed", "over_limit"})
-"""Decisions of code about a reply, which name no part of the search: they belong to what the method did next."""
 _NAMES = ("action", "op")
 """The keys that name a decision with the role `step`."""
 _LITERAL = {"value", "datatype", "lang"}
@@ -81,7 +80,8 @@ def walk_tree(trace: QuestionTrace) -> TreeNode:
     waiting: list[TreeNode] = []
     for entry in _entries(trace.steps):
         node = _entry_node(entry, reader)
-        if entry.decision is not None and entry.decision.role in _OF_REPLIES:
+        # A refused reply names no part of the search: it belongs to what the method did next.
+        if entry.decision is not None and entry.decision.role in REFUSED_REPLIES:
             waiting.append(node)
             continue
         group = root

@@ -6,14 +6,15 @@ A method neither sees it nor does anything for it, except that it records what i
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, fields, is_dataclass
-from functools import cache, cached_property
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any
 
 from pipeline.datasets.gold_paths import SparqlPaths
 from pipeline.datasets.inverses import Inverses
 from pipeline.engine.leading_hops import LeadingHop, leading_hops
+from pipeline.engine.named_texts import is_numbers, relations_in, stands_behind, stands_in
 from pipeline.kg.interface import GraphLookups, Hop, Neighbours
 from pipeline.normalisation import canonical_literal
 from pipeline.traces.schema import Step
@@ -66,6 +67,8 @@ class GoldTrail:
         """Nodes that have the name of a gold answer, and another id; for a count, the nodes to count."""
         self._ends: set[Node] = set()
         """Nodes to which the last edge of a gold path led, and gold answers that were found off the gold paths."""
+        self._ways: dict[Node, set[str]] = {}
+        """Gold answer → the names of the relations that led to it as to an answer, and not on the way to others."""
         self._behind: dict[Node, set[Node]] = {}
         """Gold answer on the way to others → the nodes that were reached from it."""
         self._named: dict[EntityId, bool] = {}
@@ -157,8 +160,7 @@ class GoldTrail:
             ends = (reached[edge] for edge in followed if not self._next.get(edge))
             self._gold_nodes.update(node for nodes in ends for node in nodes if isinstance(node, str))
         for edge in followed:
-            self._begin((node for node in reached[edge] if isinstance(node, str)), self._next.get(edge, ()))
-            self._ends.update(reached[edge] if edge in self._last else ())
+            self._go_on(edge, reached[edge])
         self._meet_off_the_paths(found)
         self._find(step, (node for neighbours in found.values() for node in neighbours.nodes))
 
@@ -175,7 +177,20 @@ class GoldTrail:
         for (id, relation), neighbours in found.items():
             if not self._from.get(id, frozenset()) & self._by_relation.get(relation, frozenset()):
                 gold = (node for node in neighbours.nodes if node in self._from and self._is_gold(node))
-                self._ends.update(node for node in gold if id not in self._behind.get(node, ()))
+                self._end([node for node in gold if id not in self._behind.get(node, ())], {relation.name})
+
+    def _go_on(self, edge: int, nodes: Set[Node]) -> None:
+        """Take the nodes to which an edge led for starts of the edges after it, or for answers."""
+        self._begin((node for node in nodes if isinstance(node, str)), self._next.get(edge, ()))
+        if edge in self._last:
+            self._end(nodes, self._names_of(edge))
+
+    def _end(self, nodes: Iterable[Node], ways: Set[str]) -> None:
+        """Take the gold answers among nodes for answers, to which relations of these names led."""
+        self._ends.update(nodes)
+        for node in nodes:
+            if self._is_gold(node):
+                self._ways.setdefault(node, set()).update(ways)
 
     def name(self, step: Step, found: Mapping[EntityId, str | None]) -> None:
         """Note whether a node has the name of a gold answer, where ids are not names, and a gold answer any name."""
@@ -210,7 +225,7 @@ class GoldTrail:
         met = {node for node in gold if not self._is_on_the_way(node)}
         self._ends |= met
         for nodes, names in ((met, self._met_names), (gold - met, self._passed_names)):
-            names.update(form for node in nodes if isinstance(node, str) for form in self._forms.get(node, ()))
+            names.update(self._names(nodes))
         if met:
             self._marks.append(_Mark(step.index, "found", number=len(met)))
 
@@ -247,10 +262,10 @@ class GoldTrail:
         """
         if not self._edges:
             return
-        if _is_numbers(value):
+        if is_numbers(value):
             shown = (mark.edge for mark in self._marks if mark.step == step.index and mark.event == "shown")
             self._by_number.update((edge, step.index) for edge in shown if edge is not None)
-        read = {edge for relation in _relations_in(value) for edge in self._by_relation.get(relation, ())}
+        read = {edge for relation in relations_in(value) for edge in self._by_relation.get(relation, ())}
         if within_reach := read & self._starts.keys():
             noted = {mark.edge for mark in self._marks if mark.step == step.index and mark.event == "written"}
             for edge in sorted(within_reach - noted):
@@ -258,19 +273,34 @@ class GoldTrail:
 
     def _mention(self, step: Step, event: TrailEventName, text: str) -> None:
         for edge in sorted(self._starts):
-            if any(_stands_in(name, text) for name in self._names_of(edge)):
+            if any(stands_in(name, text) for name in self._names_of(edge)):
                 about = self._only_node_in(text, edge) if event == "shown" else None
                 self._marks.append(_Mark(step.index, event, edge, about=about))
-        named = [name for name in self._named_gold if name in text and _stands_in(name, text)]
-        if count := len(set(named) - (self._passed_names - self._met_names)):
-            self._marks.append(_Mark(step.index, event, number=count))
+        named = {name for name in self._named_gold if name in text and stands_in(name, text)}
+        named -= self._passed_names - self._met_names
+        if event == "shown":
+            named = {name for name in named if not self._is_named_on_the_way(name, text)}
+        if named:
+            self._marks.append(_Mark(step.index, event, number=len(named)))
+
+    def _is_named_on_the_way(self, name: str, text: str) -> bool:
+        """Whether a prompt shows a gold answer, which has been found, only on the way to others, by its relations."""
+        found = [(node, ways) for node, ways in self._ways.items() if name in self._names([node])]
+        if not any(node in self._from for node, _ in found):
+            return False
+        ways = {way for _, ways in found for way in ways}
+        others = {other for edge in self._edges for other in self._names_of(edge)} - ways
+        return stands_behind(name, text, others, but_not=ways)
+
+    def _names(self, nodes: Iterable[Node]) -> set[str]:
+        return {form for node in nodes if isinstance(node, str) for form in self._forms.get(node, ())}
 
     def _only_node_in(self, text: str, edge: int) -> Node | None:
         """Return the node at which an edge may begin that a text names; None if it names several, or none."""
         starts = self._starts[edge]
         if not 1 < len(starts) <= _MOST_TOLD_APART:
             return None
-        named = (node for node in starts if isinstance(node, str) and _stands_in(self._labels.get(node, node), text))
+        named = (node for node in starts if isinstance(node, str) and stands_in(self._labels.get(node, node), text))
         first = next(named, None)
         return first if next(named, None) is None else None
 
@@ -448,49 +478,3 @@ def _forms(gold: Gold) -> dict[str, Set[str]]:
 
 _NOT_OF_THE_SEARCH = frozenset({"references", "question"})
 """Inputs of prompts that hold solved questions, and the question itself: what they name, the search has not found."""
-
-
-def _relations_in(value: object) -> Iterator[Relation]:
-    """Yield the relations that a value holds, in collections and in the fields of dataclasses."""
-    left: list[Any] = [value]
-    while left:
-        part = left.pop()
-        if isinstance(part, Relation):
-            yield part
-        elif isinstance(part, str):  # first of all others, because nearly all parts are strings
-            continue
-        elif isinstance(part, list | tuple | set | frozenset):
-            left.extend(part)
-        elif isinstance(part, Mapping):
-            left.extend(chain(part, part.values()))
-        else:
-            left.extend(getattr(part, name) for name in _field_names(part.__class__))
-
-
-def _is_numbers(value: object) -> bool:
-    """Whether a value is a whole number, or a collection of nothing else."""
-    parts = value if isinstance(value, list | tuple | set | frozenset) else [value]
-    return bool(parts) and all(type(part) is int for part in parts)
-
-
-@cache
-def _field_names(kind: type) -> tuple[str, ...]:
-    """Return the names of the fields of a dataclass; none for another type."""
-    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
-
-
-def _stands_in(name: str, text: str) -> bool:
-    """Whether a text contains a name, and not only as part of a longer word or of a longer relation name."""
-    start = text.find(name)
-    while start >= 0:
-        before, after = text[start - 1 : start], text[start + len(name) : start + len(name) + 2]
-        if not (_continues(before) or before == ".") and not (
-            _continues(after[:1]) or (after[:1] == "." and _continues(after[1:]))
-        ):
-            return True
-        start = text.find(name, start + 1)
-    return False
-
-
-def _continues(character: str) -> bool:
-    return character.isalnum() or character == "_"

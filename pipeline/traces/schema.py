@@ -16,8 +16,10 @@ from pipeline.traces.trail import TrailEvent
 from pipeline.types import Answer, Example, Scores
 
 SCHEMA_VERSION = "1"
+REFUSED_REPLIES = frozenset({"parse_failed", "over_limit"})
+"""The decisions to go on without a reply."""
 OVER_LIMIT = "over a limit of the method: "
-"""The error of a step begins with it if a key of the method refused the reply: it could be read."""
+"""The error of a step begins with it if a key or a rule of the method refused the reply: it could be read."""
 
 
 @dataclass(slots=True)

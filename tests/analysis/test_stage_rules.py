@@ -216,6 +216,19 @@ def test_a_relation_that_was_cut_is_not_offered_because_a_later_prompt_names_an_
     assert offered == Loss("relation chosen", "model", 3, 1, "topic ✗ capital")
 
 
+@pytest.mark.parametrize(
+    ("decision", "error", "reason"),
+    [("parse_failed", "no braces", "parse failure"), ("over_limit", f"{OVER_LIMIT}too long", "cap")],
+)
+def test_what_code_cut_in_place_of_a_reply_is_lost_by_the_reply(decision: str, error: str, reason: str) -> None:
+    cut = {"step": 1, "event": "cut", "edge": 0, "by": "similarity"}
+    traced = row([LISTED, cut, {**ANSWER, "step": 4}], f"relations hypo {decision} listed answer")
+    for step in traced["steps"][2:4]:
+        step["kind"] = "decision"
+    traced["steps"][1]["error"] = error
+    assert find_loss(traced) == Loss("relation offered", reason, 1, 1, "topic ✗ capital")  # type: ignore[arg-type]
+
+
 PATHS = [{"topic": "norway", "relations": ["king", "seat"]}]
 LOOKED_AT = "relations choose neighbours relations judge"
 """A hop, then a lookup of the relations of the nodes it reached, by which a method selects among them."""

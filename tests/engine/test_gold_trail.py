@@ -205,8 +205,11 @@ def test_a_gold_answer_on_the_way_to_others_is_not_found() -> None:
     assert events(trail)[-1] == ("shown", None, 1, None, None), "only the other one is shown as an answer"
     trail.reach(Step(5, "kg", "neighbours", 0.0), {("othello", DIRECTED): Neighbours(("m.welles",))})
     trail.show(Step(6, "llm", "x", 0.0), facts)
+    trail.show(Step(7, "llm", "x", 0.0), {"facts": "(othello, directed_by, Orson Welles)"})
+    trail.show(Step(8, "llm", "x", 0.0), {"results": "the director is Orson Welles"})
+    trail.show(Step(9, "llm", "x", 0.0), {"facts": "(kane, starred, Orson Welles), (x, directed_by, Hawks)"})
     now = [(event.step, event.event) for event in trail.events if event.edge is None and event.step > 4]
-    assert now == [(5, "found"), (6, "shown")]
+    assert now == [(5, "found"), (7, "shown"), (8, "shown")], "one prompt shows him as an actor only"
 
 
 def test_a_node_named_like_a_gold_answer_may_be_on_the_way() -> None:

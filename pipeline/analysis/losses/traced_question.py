@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from pipeline.analysis.losses.stage_names import Reason
-from pipeline.traces.schema import OVER_LIMIT
+from pipeline.traces.schema import OVER_LIMIT, REFUSED_REPLIES
 from pipeline.traces.trail import number_edges
 
 NOT_EXPLORED = frozenset({"depth", "plan"})
@@ -132,12 +132,20 @@ class TracedQuestion:
         return "cap" if error.startswith(OVER_LIMIT) else "parse failure" if error else "model"
 
     def _cause_of(self, cut: Event, offered: int) -> tuple[Reason, int]:
-        """Return what cut something that was offered at a step, and the step: a beam only of replies that were read."""
+        """Return what cut something that was offered at a step, and the step: a beam only of replies that were read.
+
+        Where code chose in place of a reply, the reply is the cause.
+        """
         reason: Reason = "beam" if cut.by == "beam" else "cap"
         call = max((call for call in self._calls() if offered < call <= cut.step), default=None)
         if reason == "beam" and call is not None and self._step(call).get("error"):
             return self._model_reason(call), call
-        return reason, deciding_step(cut.by, cut.step, [step["kind"] for step in self._steps])
+        decided = deciding_step(cut.by, cut.step, [step["kind"] for step in self._steps])
+        if self._step(decided).get("role") in REFUSED_REPLIES:
+            calls = (call for call in self._calls() if call < decided and self._step(call).get("error"))
+            if (refused := max(calls, default=None)) is not None:
+                return self._model_reason(refused), refused
+        return reason, decided
 
     def _next_hop_after(self, step: int) -> float:
         """Return the number of the next lookup of neighbours; infinity if there is none."""
