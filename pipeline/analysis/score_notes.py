@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from pipeline.engine.retry_advice import begun_by_other, with_new_folder
+from pipeline.evaluation.question_groups import MANY_REPEATED, repeated_text
 from pipeline.llm.interface import replies_from_gold
 from pipeline.text import agreeing, counted, kgqa, printable
 from pipeline.traces.folder import BATCH, RunFolder
@@ -18,7 +19,7 @@ from pipeline.traces.storage import StoragePath
 
 
 def score_notes(folder: RunFolder) -> list[str]:
-    """Say that a run is not complete, has no token counts, or replies of several models or from other gold answers.
+    """Say that a run is not complete, has no token counts, repeats questions, or has replies of several origins.
 
     Raises UserError if the folder has no finished shard, or a file that cannot be read.
     """
@@ -28,6 +29,7 @@ def score_notes(folder: RunFolder) -> list[str]:
         *_older_replies_notes(folder),
         *_token_notes(folder),
         *_model_notes(folder),
+        *_repeated_notes(folder),
         *alias_notes(datasets),
     ]
 
@@ -105,6 +107,15 @@ def _model_notes(folder: RunFolder) -> list[str]:
         for asked, names in answered.items()
         if len(names) > 1
     ]
+
+
+def _repeated_notes(folder: RunFolder) -> list[str]:
+    """Say that many questions of a finished run repeat others."""
+    summary = folder.read_summary() or {}
+    repeated, questions = summary.get("repeated_questions", 0), summary.get("questions", 0)
+    if repeated <= MANY_REPEATED * questions:
+        return []
+    return [repeated_text(repeated, counted(questions, "question"))]
 
 
 def uncounted_tokens(points: Iterable[Mapping[str, Any]]) -> list[str]:

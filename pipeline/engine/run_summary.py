@@ -13,6 +13,7 @@ from pipeline import config
 from pipeline.engine.requested import requested
 from pipeline.evaluation.config import ScoringConfig
 from pipeline.evaluation.configuration_summary import SUMMARY_COLUMNS, ConfigurationSummary, aggregate, group_equal_rows
+from pipeline.evaluation.question_groups import REPEATED_COLUMNS, count_repeated
 from pipeline.evaluation.rescore import INPUTS, SCORES, rescore
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import answering_models, count_distinct_calls, count_older_replies, read_shards
@@ -86,8 +87,8 @@ def _average_again(
     questions = [point["questions"] for point in saved["points"]] if saved else None
     summaries = _aggregate(folder, group_equal_rows(rows), questions=questions, evaluation=evaluation)
     if saved and writes:
-        changed = {"points": [summary.to_dict() for summary in summaries], **_older_replies(folder, summaries)}
-        folder.write_summary({**saved, **changed})
+        points = {"points": [summary.to_dict() for summary in summaries]}
+        folder.write_summary({**saved, **points, **_repeated(folder), **_older_replies(folder, summaries)})
     return summaries
 
 
@@ -130,8 +131,13 @@ def _document(folder: RunFolder, summaries: Sequence[ConfigurationSummary], tota
         "complete": not any(summary.not_run for summary in summaries),
         "models": language_models(folder.require_run()),
         "answered_as": answering_models(folder),
+        **_repeated(folder),
         **_older_replies(folder, summaries),
     }
+
+
+def _repeated(folder: RunFolder) -> dict[str, int]:
+    return {"repeated_questions": count_repeated(pl.concat(read_shards(folder, REPEATED_COLUMNS)))}
 
 
 def _older_replies(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> dict[str, int]:

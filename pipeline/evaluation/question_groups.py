@@ -9,8 +9,14 @@ import numpy.typing as npt
 import orjson
 import polars as pl
 
+from pipeline.text import agreeing
+
 SOURCE = pl.col("meta").str.json_path_match("$.source").alias("source")
 """The question that a question was made from, as in CWQ; null if the dataset does not say. They are not independent."""
+REPEATED_COLUMNS = ("dataset", "question_id", "question", "topic_entities", "meta")
+"""The trace columns that `count_repeated` reads."""
+MANY_REPEATED = 0.01
+"""A share of repeated questions above which intervals are too narrow."""
 _MOST_GROUPS = 50
 """Fields of `meta` with more values than this are not used to group questions."""
 
@@ -46,6 +52,24 @@ def source_labels(rows: pl.DataFrame) -> npt.NDArray[np.int64] | None:
     alone = labels == 0
     labels[alone] = -1 - np.arange(alone.sum())
     return labels if 1 < len(np.unique(labels)) < len(labels) else None
+
+
+def count_repeated(rows: pl.DataFrame) -> int:
+    """Count the questions that repeat an earlier one: with its text and topic entities, and without a common source.
+
+    `rows` has the columns `REPEATED_COLUMNS`, with a row for each question of each configuration.
+    """
+    questions = rows.unique(["dataset", "question_id"]).with_columns(SOURCE.fill_null(pl.col("question_id")))
+    text = ["dataset", "question", "topic_entities"]
+    return int(questions.select(pl.struct(*text, "source").n_unique() - pl.struct(text).n_unique()).item())
+
+
+def repeated_text(repeated: int, questions: str) -> str:
+    """Return a sentence about `count_repeated` of some questions."""
+    return (
+        f"{repeated:,} of {questions} {agreeing('have', repeated)} the text and the topic entities of another one: "
+        "intervals and tests take them for independent, unless equal questions have the same text in a field `source`"
+    )
 
 
 def _as_text(value: object) -> str | None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import polars as pl
 
 from pipeline import config
@@ -19,6 +20,7 @@ from pipeline.engine.configuration import Configuration, run_dir
 from pipeline.engine.doctor.finding import Finding, ok, problem, warning
 from pipeline.engine.missing_nodes import MissingNodes, count_missing_nodes
 from pipeline.engine.run import execute
+from pipeline.evaluation.question_groups import MANY_REPEATED, count_repeated, repeated_text
 from pipeline.kg.embedded import EmbeddedGraph
 from pipeline.kg.fit_to_graph import fit_to_graph
 from pipeline.kg.interface import KnowledgeGraph
@@ -64,7 +66,25 @@ async def dataset(configuration: Configuration) -> list[Finding]:
         if config.is_strict(configuration.config):
             return problem("dataset", found, "Fix these rows, or set dataset.strict=false: a run stops at the first.")
         return warning("dataset", found, "Fix these rows, or ignore them: a run lists them in its rejected.jsonl.")
-    return ok("dataset", f"{source.name} {source.split}: the first {counted(len(examples), 'question')} can be read")
+    read = ok("dataset", f"{source.name} {source.split}: the first {counted(len(examples), 'question')} can be read")
+    return [*read, *_repeated(examples)]
+
+
+def _repeated(examples: Sequence[Example]) -> list[Finding]:
+    """Warn of questions that repeat others."""
+    questions = [example.question for example in examples]
+    rows = {
+        "dataset": [each.dataset for each in questions],
+        "question_id": [each.id for each in questions],
+        "question": [each.text for each in questions],
+        "topic_entities": [[entity.id for entity in each.topic_entities] for each in questions],
+        "meta": [orjson.dumps(dict(each.meta)).decode() for each in questions],
+    }
+    repeated = count_repeated(pl.DataFrame(rows))
+    if repeated <= MANY_REPEATED * len(questions):
+        return []
+    said = repeated_text(repeated, f"the first {counted(len(questions), 'question')}")
+    return warning("dataset", said, "Leave the copies out, or give equal questions one source.")
 
 
 def _first(configuration: Configuration) -> tuple[list[Example], list[Rejected]]:

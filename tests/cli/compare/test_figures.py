@@ -192,6 +192,23 @@ def test_questions_that_share_a_source_are_drawn_together(kgqa: Kgqa) -> None:
     assert "share a `source`, 6 clusters" in " ".join(kgqa("compare", "good", "bad").out.split())
 
 
+def test_copies_of_questions_are_said_to_be_taken_for_independent(kgqa: Kgqa) -> None:
+    write_family(6)
+    rows = list(map(json.loads, Path("questions.jsonl").read_text().splitlines()))
+    copies = [*rows, *({**row, "id": f"{row['id']}-again"} for row in rows[:2])]
+    said = "2 of 8 questions have the text and the topic entities of another one"
+    for source in (False, True):
+        with Path("questions.jsonl").open("w") as file:
+            file.writelines(
+                f"{json.dumps({**row, **({'source': row['question']} if source else {})})}\n" for row in copies
+            )
+        run_family(kgqa, f"good-{source}", "llm=oracle")
+        run_family(kgqa, f"bad-{source}", "method=cot", "llm=similarity")
+        notes = " ".join(figures(kgqa, f"good-{source}", f"bad-{source}")["notes"])
+        assert (said in notes) is not source
+        assert (said in " ".join(kgqa("score", f"good-{source}").out.split())) is not source
+
+
 def test_questions_without_a_source_are_independent(kgqa: Kgqa) -> None:
     write_family(6)
     run_family(kgqa, "good", "llm=oracle")

@@ -24,7 +24,7 @@ def own(tmp_path: Path) -> list[str]:
     """Overrides for a graph and questions in files that tests can change."""
     (tmp_path / "graph.tsv").write_text("Ann\tson\tBob\n")
     rows = [
-        {"id": f"q{n}", "question": "Who?", "level": "easy", "topic_entities": ["Ann"], "answers": ["Bob"]}
+        {"id": f"q{n}", "question": f"Who is {n}?", "level": "easy", "topic_entities": ["Ann"], "answers": ["Bob"]}
         for n in range(3)
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -39,6 +39,16 @@ class TestDataset:
     async def test_rows_that_can_be_read(self, own: list[str]) -> None:
         (finding,) = await questions.dataset(of_own(own))
         assert finding == Finding("ok", "dataset", "custom test: the first 3 questions can be read")
+
+    async def test_rows_that_repeat_others(self, own: list[str], tmp_path: Path) -> None:
+        row = {"question": "Who is 0?", "topic_entities": ["Ann"], "answers": ["Bob"]}
+        with (tmp_path / "rows.jsonl").open("a") as file:
+            file.write(f"{json.dumps({'id': 'copy', **row})}\n")
+        level, found, _ = worst(await questions.dataset(of_own(own)))
+        assert (level, found.split(":")[0]) == (
+            "warning",
+            "1 of the first 4 questions has the text and the topic entities of another one",
+        )
 
     async def test_some_rows_cannot_be_read(self, own: list[str], tmp_path: Path) -> None:
         with (tmp_path / "rows.jsonl").open("a") as file:
