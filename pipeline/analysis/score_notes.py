@@ -122,7 +122,7 @@ def uncounted_tokens(points: Iterable[Mapping[str, Any]]) -> list[str]:
     """Say how many calls of some configurations of a summary came without token counts; nothing if none did."""
     uncounted = sum(point.get("calls_without_tokens") or 0 for point in points)
     calls = sum(point["llm_calls"] for point in points)
-    said = f"{uncounted:,} of {counted(calls, 'reply')} of the model servers had no token counts (`usage`)"
+    said = f"{uncounted:,} of the replies to {counted(calls, 'model call')} had no token counts (`usage`)"
     return [f"{said}: the tokens, and the costs computed from them, are too low"] if uncounted else []
 
 

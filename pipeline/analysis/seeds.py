@@ -42,7 +42,7 @@ class SeedMean:
     @property
     def margin(self) -> float:
         """1.96·s/√n, in percentage points."""
-        return 100 * (self.score.high - self.score.mean)
+        return round(100 * (self.score.high - self.score.mean), 9)  # equal scores have no margin, rounding errors aside
 
     def __str__(self) -> str:
         mean = f"{self.words} {percentage(self.score.mean)}"

@@ -391,9 +391,12 @@ def _models(sampling: Sampling) -> list[str]:
 
 def _notes(sampling: Sampling, plan: Plan) -> Iterator[str]:
     if plan.token_prices and not _label(sampling) and len(models := _models(sampling)) > 1:
+        has_several = any(len(config.models(whole["llm"])) > 1 for whole in sampling.wholes)
+        of_roles = f"role_costs of {sampling.batches[0][0].path} has the tokens of each role (docs/reference/python.md)"
+        alone = "estimate the configurations of each model alone"
         yield (
-            f"the prices are taken for the tokens of all models ({', '.join(models)}): where they differ, estimate the "
-            "configurations of each model alone"
+            f"the prices are taken for the tokens of all models ({', '.join(models)}): where they differ, "
+            f"{of_roles if has_several else alone}"
         )
     if (fewest := min(_sampled(sampling))) < plan.questions:
         whole = "the run" if fewest == max(_sampled(sampling)) else "a dataset"

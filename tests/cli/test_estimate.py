@@ -365,7 +365,7 @@ def test_a_server_that_counts_no_tokens_is_named(kgqa: Kgqa, model_server: Calla
     for command_of in (("evaluate", "run.dir=partly"), ("estimate", "estimate.questions=20")):
         name, *more = command_of
         said = " ".join(kgqa(name, *command[:2], *partly, "run.limit=20", *more).out.split())
-        assert " of 20 replies of the model servers had no token counts (`usage`): the tokens, and the costs" in said
+        assert " of the replies to 20 model calls had no token counts (`usage`): the tokens, and the costs" in said
     assert json.loads((here / "partly" / "summary.json").read_text())["points"][0]["calls_without_tokens"] == 5
     _, refusing = model_server(refuses_every=1)
     failed = kgqa("evaluate", *command[:2], *refusing, "run.limit=4", "run.dir=failed")
