@@ -9,16 +9,17 @@ from typing import Any
 import polars as pl
 from rich.table import Table
 
-from pipeline.analysis.paired import Clusters, RunConfiguration, difference, pair_scores, read_rows
+from pipeline.analysis.paired import Clusters, RunConfiguration, difference, exact_p, pair_scores, read_rows
 from pipeline.errors import UserError
 from pipeline.evaluation.question_groups import meta_fields, meta_groups
-from pipeline.evaluation.score_tables import percent, plain_table
+from pipeline.evaluation.score_tables import PValue, percent, plain_table
 from pipeline.evaluation.statistics import Difference
 from pipeline.suggestions import did_you_mean
 from pipeline.text import counted
 
 _COLUMNS = ("query_type", "type", "level", "hops")
 """The trace columns that questions can be grouped by; the others are fields of their `meta`."""
+_ROSE, _FELL = pl.col("other") > pl.col("base"), pl.col("other") < pl.col("base")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,11 @@ class GroupDifference:
     other: float
     difference: Difference
     """Other minus base."""
+    won: int
+    """Questions with a higher score than the base."""
+    lost: int
+    p_value: float
+    """Of this group alone: exact if all scores are 0 or 1, otherwise by bootstrap."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures for JSON output."""
@@ -43,6 +49,9 @@ class GroupDifference:
             "score": self.other,
             "difference": self.difference.mean,
             "interval": [self.difference.low, self.difference.high],
+            "won": self.won,
+            "lost": self.lost,
+            "p_value": self.p_value,
         }
 
 
@@ -94,15 +103,18 @@ def group_table(
     differences: Sequence[GroupDifference], *, by: str, score: str, base: RunConfiguration, left_out: int
 ) -> Table:
     """Build the table of the gain by group, with a section for each configuration but those that are `left_out`."""
-    coverage = f"{100 * base.scoring.confidence:g} % paired bootstrap intervals"
+    coverage = f"{100 * base.scoring.confidence:g} % paired bootstrap intervals, too narrow for few questions"
     title = f"{score} by {by}, compared with {base.name}, {base.method}, answered by {base.answered_by}"
-    caption = f"percent and percentage points, {coverage}; none where all questions of a group changed alike"
+    caption = (
+        f"percent and percentage points, {coverage}; none where all questions of a group changed alike; flips: "
+        "questions won and lost; p: of a group alone, not corrected for their number"
+    )
     if left_out:
         caption += f"; {counted(left_out, 'configuration')} left out, as above"
     table = plain_table(title, caption)
     for heading in ("#", "method", by):
         table.add_column(heading, overflow="fold")
-    for heading in ("questions", "base", "score", "gain"):
+    for heading in ("questions", "base", "score", "gain", "flips", "p"):
         table.add_column(heading, justify="right", no_wrap=True)
     for each in differences:
         change = each.difference
@@ -114,6 +126,8 @@ def group_table(
             percent(each.base),
             percent(each.other),
             f"{change.points} {change.interval_points}".rstrip(),
+            f"+{each.won:,} -{each.lost:,}",
+            PValue(each.p_value).plain,
         )
     return table
 
@@ -139,5 +153,8 @@ def _of_group(
     sources = clusters.labels.filter(pl.col("question_id").is_in(pair["question_id"].implode())) if clusters else None
     has_sources = sources is not None and sources["source"].n_unique() > 1
     before, after = (float(pair[name].to_numpy().mean()) for name in ("base", "other"))
-    change = difference(pair, clusters if has_sources else None, base.scoring)
-    return GroupDifference(other, group, pair.height, before, after, change)
+    used = clusters if has_sources else None
+    change, exact = difference(pair, used, base.scoring), exact_p(pair, used)
+    p_value = change.p_value if exact is None else exact
+    won, lost = (int(pair.select(sign).item()) for sign in (_ROSE.sum(), _FELL.sum()))
+    return GroupDifference(other, group, pair.height, before, after, change, won, lost, p_value)

@@ -67,7 +67,7 @@ def count_repeated(rows: pl.DataFrame) -> int:
 def repeated_text(repeated: int, questions: str) -> str:
     """Return a sentence about `count_repeated` of some questions."""
     return (
-        f"{repeated:,} of {questions} {agreeing('have', repeated)} the text and the topic entities of another one: "
+        f"{repeated:,} of {questions} {agreeing('repeat', repeated)} an earlier one, with its text and topic entities: "
         "intervals and tests take them for independent, unless equal questions have the same text in a field `source`"
     )
 

@@ -45,5 +45,5 @@ def test_copies_are_counted_unless_they_have_one_source(rows: list[Row], repeate
 
 def test_the_sentence_names_what_to_do() -> None:
     said = repeated_text(1, "9 questions")
-    assert said.startswith("1 of 9 questions has the text")
+    assert said.startswith("1 of 9 questions repeats an earlier one, ")
     assert said.endswith("in a field `source`")

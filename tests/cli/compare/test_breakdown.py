@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from scipy.stats import binomtest
 
 from tests.cli.compare.support import figures
 from tests.cli.conftest import Kgqa
@@ -29,6 +30,10 @@ def test_the_gain_is_printed_for_each_type_of_question(kgqa: Kgqa, runs: Path) -
         rows = both.filter(query_type=each["group"])
         gain = (rows["hits_at_1_right"] - rows["hits_at_1"]).mean()
         assert (each["questions"], each["difference"]) == (rows.height, pytest.approx(gain))
+        changes = (rows["hits_at_1_right"] - rows["hits_at_1"]).to_list()
+        won, lost = changes.count(1), changes.count(-1)
+        assert (each["won"], each["lost"]) == (won, lost)
+        assert each["p_value"] == pytest.approx(binomtest(won, won + lost).pvalue if won + lost else 1)
     assert sum(each["questions"] for each in groups) == 40
 
 

@@ -196,7 +196,7 @@ def test_copies_of_questions_are_said_to_be_taken_for_independent(kgqa: Kgqa) ->
     write_family(6)
     rows = list(map(json.loads, Path("questions.jsonl").read_text().splitlines()))
     copies = [*rows, *({**row, "id": f"{row['id']}-again"} for row in rows[:2])]
-    said = "2 of 8 questions have the text and the topic entities of another one"
+    said = "2 of 8 questions repeat an earlier one, with its text and topic entities"
     for source in (False, True):
         with Path("questions.jsonl").open("w") as file:
             file.writelines(

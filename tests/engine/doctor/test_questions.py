@@ -47,7 +47,7 @@ class TestDataset:
         level, found, _ = worst(await questions.dataset(of_own(own)))
         assert (level, found.split(":")[0]) == (
             "warning",
-            "1 of the first 4 questions has the text and the topic entities of another one",
+            "1 of the first 4 questions repeats an earlier one, with its text and topic entities",
         )
 
     async def test_some_rows_cannot_be_read(self, own: list[str], tmp_path: Path) -> None:
