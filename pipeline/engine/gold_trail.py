@@ -381,12 +381,14 @@ class GoldTrail:
         """Look up which nodes of gold paths lead to a gold answer, if the question reached some and walked no path.
 
         Of a wrong question, this tells a node that was dropped from a node on which the wrong relation was chosen, and
-        both from a graph in which the path leads nowhere. It makes one batched lookup per hop of a path. Raises
-        ServiceError.
+        both from a graph in which the path leads nowhere. It makes one batched lookup per hop of a path. The paths that
+        were begun come first. Raises ServiceError.
         """
         if not self._starts.keys() - self._first or self._was_path_walked():
             return
-        for path, numbers in zip(self.paths[:_MOST_AHEAD], self._numbers, strict=False):
+        paths = zip(self.paths, self._numbers, strict=True)
+        begun_first = sorted(paths, key=lambda each: self._starts.keys().isdisjoint(each[1][1:]))
+        for path, numbers in begun_first[:_MOST_AHEAD]:
             leading = await self._hops_ahead(path, numbers, graph)
             if leading == []:
                 self._marks.append(_Mark(step, "no_way", numbers[-1]))

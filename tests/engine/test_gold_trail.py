@@ -252,6 +252,9 @@ class Marriages:
     async def neighbours(self, hops: Sequence[Hop], limit: int) -> Batch[Hop, Neighbours]:
         return Batch({hop: Neighbours(tuple(self.hops.get(hop[0], ()))) for hop in hops})
 
+    async def labels(self, ids: Sequence[str]) -> Batch[str, str | None]:
+        return Batch(dict.fromkeys(ids))
+
 
 async def test_a_walk_that_returns_does_not_lead_to_a_gold_answer() -> None:
     trail = GoldTrail(Gold(GOLD.answers, {"ann": ((*Marriages.married, BORN),)}))
@@ -262,6 +265,17 @@ async def test_a_walk_that_returns_does_not_lead_to_a_gold_answer() -> None:
     assert ("kept", 2, 1, 2, None) in events(trail)
     await trail.look_ahead(9, cast("GraphLookups", Marriages()))
     assert ("kept", 2, 0, 1, None) in events(trail)
+
+
+async def test_the_paths_that_were_begun_are_looked_up_first() -> None:
+    others = tuple((Relation(f"other {number}", "out"), BORN) for number in range(6))
+    first, second = Marriages.married
+    trail = GoldTrail(Gold(GOLD.answers, {"ann": (*others, (first, second, BORN))}))
+    trail.reach(Step(0, "kg", "neighbours", 0.0), {("ann", first): Neighbours(("m",))})
+    trail.reach(Step(1, "kg", "neighbours", 0.0), {("m", second): Neighbours(("ann", "bob"))})
+    trail.keep(1, nodes=["ann"])
+    await trail.look_ahead(9, cast("GraphLookups", Marriages()))
+    assert ("kept", 14, 0, 1, None) in events(trail)
 
 
 async def test_a_path_without_directions_gets_those_that_lead_to_a_gold_answer() -> None:
