@@ -407,9 +407,17 @@ class GoldTrail:
 
     @property
     def events(self) -> list[TrailEvent]:
-        """The trail, in order. Where it is known which nodes lead to a gold answer, only these are counted."""
-        counted = (self._count(mark) for mark in self._marks)
-        return [event for event in counted if event is not None]
+        """The trail, in order. Where it is known which nodes lead to a gold answer, only these are counted.
+
+        An edge that was followed from other nodes alone has reached nothing.
+        """
+        counted = [(mark, self._count(mark)) for mark in self._marks]
+        astray = {(mark.step, mark.edge) for mark, event in counted if mark.event == "followed" and event is None}
+        return [
+            event
+            for _, event in counted
+            if event is not None and not (event.event == "reached" and (event.step, event.edge) in astray)
+        ]
 
     def _count(self, mark: _Mark) -> TrailEvent | None:
         nodes, of = mark.nodes, mark.of

@@ -298,7 +298,8 @@ class SearchRules(TracedQuestion):
         """Return the loss of a path that was followed to its end, from nodes that lead to no gold answer."""
         for hop in range(len(path.edges) - 1, 0, -1):
             followed = self._of("followed", path.edges[hop])
-            if max(event.number or 0 for event in followed) < max(event.of or 0 for event in followed):
+            numbers, of = ([getattr(event, name) or 0 for event in followed] for name in ("number", "of"))
+            if max(numbers, default=0) < max(of, default=0):
                 reached = self._of("reached", path.edges[hop - 1])[-1]
                 cut = [event for event in self._of("cut", path.edges[hop]) if event.number]
                 if cut:
@@ -308,7 +309,7 @@ class SearchRules(TracedQuestion):
                 call = self._call_in(reached.step, followed[-1].step)
                 reason = self._model_reason(call)
                 return self._loss_at("node kept", reason, reached.step if call is None else call, path, hop - 1)
-        last = self._of("followed", path.edges[-1])[-1].step
+        last = (self._of("followed", path.edges[-1]) or self._of("reached", path.edges[-1]))[-1].step
         return self._loss_at("node reached", self._graph_or_cap(last), last, path, len(path.edges) - 1)
 
     def _loss_at(self, stage: Stage, reason: Reason, step: int | None, path: NumberedPath, hop: int) -> Loss:
