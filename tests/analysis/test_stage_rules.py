@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline import evaluate
 from pipeline.analysis.effects import add_role_counts, count_roles, role_costs
@@ -15,6 +17,7 @@ from pipeline.analysis.losses import LOSS_COLUMNS, REASON_TEXTS, STAGE_TEXTS, ST
 from pipeline.traces.folder import RunFolder
 from pipeline.traces.reader import read_shards
 from pipeline.traces.schema import OVER_LIMIT
+from pipeline.traces.trail import TrailEventName
 from tests.support import sampled
 
 
@@ -597,3 +600,36 @@ def test_a_try_of_the_call_that_answers_chose_no_relation() -> None:
     tried["steps"][2]["error"] = "no braces"
     tried["steps"][3]["parent"] = 2
     assert find_loss(tried) == Loss("relation chosen", "model", 1, 1, "topic ✗ capital")
+
+
+def test_an_edge_that_was_reached_without_being_followed_does_not_stop_the_rules() -> None:
+    reached = [LISTED, REACHED, {**REACHED, "edge": 1}]
+    assert find_loss(row(reached, LOOKED_AT, gold_paths=PATHS)) == Loss(
+        "node reached", "graph", 2, 2, "topic → king → seat ✗"
+    )
+
+
+EVENTS = st.fixed_dictionaries(
+    {"step": st.integers(0, 6), "event": st.sampled_from(get_args(TrailEventName))},
+    optional={
+        "edge": st.integers(0, 3),
+        "number": st.integers(0, 2),
+        "of": st.integers(0, 2),
+        "by": st.sampled_from(["beam", "cap", "similarity", "sample", "depth", "plan", "evidence"]),
+    },
+)
+ROLES = st.sampled_from(["relations", "neighbours", "labels", "choose", "judge", "answer"])
+
+
+@given(
+    trail=st.lists(EVENTS, max_size=8),
+    roles=st.lists(ROLES, max_size=6),
+    relations=st.lists(st.lists(st.sampled_from("ab"), min_size=1, max_size=3), max_size=2),
+    gold=st.sampled_from(["Oslo", "3"]),
+)
+def test_no_trail_stops_the_rules(
+    trail: list[dict[str, Any]], roles: list[str], relations: list[list[str]], gold: str
+) -> None:
+    """A trace may come from anybody, and another version may have written other trails."""
+    paths = [{"topic": "norway", "relations": each} for each in relations]
+    assert find_loss(row(trail, " ".join(roles), gold_paths=paths, gold=[gold])) is not None
