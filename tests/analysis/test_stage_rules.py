@@ -602,6 +602,16 @@ def test_a_try_of_the_call_that_answers_chose_no_relation() -> None:
     assert find_loss(tried) == Loss("relation chosen", "model", 1, 1, "topic ✗ capital")
 
 
+def test_the_judge_that_saw_an_answer_dropped_it_and_not_the_editor_after_it() -> None:
+    seen = [{"step": step, "event": "shown", "number": 1} for step in (3, 4, 5)]
+    end = {"step": 6, "event": "answered"}
+    traced = row([LISTED, FOLLOWED, REACHED, FOUND, *seen, end], "relations choose neighbours judge judge edit answer")
+    traced["steps"][3]["error"], traced["steps"][4]["parent"] = "no verdict", 3
+    assert find_loss(traced) == Loss("node kept", "model", 4)
+    traced["steps"][4]["error"] = "no verdict"
+    assert find_loss(traced) == Loss("node kept", "parse failure", 4)
+
+
 def test_an_edge_that_was_reached_without_being_followed_does_not_stop_the_rules() -> None:
     reached = [LISTED, REACHED, {**REACHED, "edge": 1}]
     assert find_loss(row(reached, LOOKED_AT, gold_paths=PATHS)) == Loss(

@@ -86,7 +86,9 @@ class _Question(SearchRules):
             return Loss("node kept", self._model_reason(call), call)  # it was asked again, and went on to other nodes
         if self._acting and not kept:  # each call of an agent may answer, and nothing selects what it sees
             return Loss("answered", self._model_reason(shown[0].step), shown[0].step)
-        call = shown[-1].step
+        # Without a selection, the first call that saw the answer dropped it: an editor after it plans another search.
+        later = [event.step for event in shown if event.at > found[-1].at]
+        call = shown[-1].step if kept or not later else self._last_try(later[0])
         return Loss("shown" if kept else "node kept", self._model_reason(call), call)
 
     def _side_loss(self, found: Sequence[Event]) -> Loss | None:

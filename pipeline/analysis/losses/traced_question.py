@@ -165,6 +165,13 @@ class TracedQuestion:
                 tries.add(step["parent"])
         return tries
 
+    def _last_try(self, call: int) -> int:
+        """Return the last of the calls that asked again because the reply before could not be read."""
+        for step in self._steps_of("llm"):
+            if step.get("parent") == call:
+                call = step["index"]
+        return call
+
     def _lookups_after(self, step: int) -> bool:
         lookups = {"relations", "neighbours", "degrees"}
         return any(each["index"] > step and each["role"] in lookups for each in self._steps_of("kg"))
