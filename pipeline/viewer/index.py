@@ -96,7 +96,7 @@ class State:
     finished: int
     """Finished shards of the run."""
     rows: int
-    run: RunState
+    run: RunState | Literal["not read yet"]
     problems: Sequence[str] = ()
     """Sentences about shards that cannot be read."""
 
@@ -129,7 +129,7 @@ class RunIndex:
         self._stamps: dict[int, tuple[object, str]] = {}
         self._problems: dict[int, tuple[str, str]] = {}
         self._finished: Mapping[int, str] = {}
-        self._run: RunState = "not complete"
+        self._run: RunState | Literal["not read yet"] = "not read yet"
         self.metadata = metadata
         self._slices = self._read_manifest()
 
