@@ -65,7 +65,7 @@ def repetition_effects(questions: pl.LazyFrame, steps: pl.LazyFrame) -> pl.LazyF
 
 
 def calibration(questions: pl.LazyFrame, steps: pl.LazyFrame, bins: int = 10) -> pl.LazyFrame:
-    """Return Hits@1 by the confidence of a method: ArG's score of its best leaf, or PARoG's of its first answer.
+    """Return Hits@1 by the confidence of a method: ArG's in its best leaf, or PARoG's in its first tentative answer.
 
     ArG's scores are cut into `bins` equal ranges, from the lowest to the highest score of the configuration. Columns:
     `configuration`, `of` (`leaf score`, `tentative confidence`), `confidence` (the mean score of the range, or `low`,

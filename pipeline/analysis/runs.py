@@ -239,7 +239,9 @@ class Run:
         return effects.repetition_effects(self.questions, self.steps)
 
     def calibration(self, bins: int = 10) -> pl.LazyFrame:
-        """Return Hits@1 by ArG's leaf score, in `bins` ranges, and by the confidence of PARoG's tentative answer.
+        """Return Hits@1 by ArG's leaf score, in `bins` ranges, and by the confidence of PARoG's first tentative answer.
+
+        That is the answer to its first sub-goal from memory: the confidences of later sub-goals are left out.
 
         Raises UserError if `bins` is no whole number from 1 on.
         """
