@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 from rich.table import Table
 
-from pipeline.analysis.paired import Clusters, RunConfiguration, difference, exact_p, pair_scores, read_rows
+from pipeline.analysis.paired import LOST, WON, Clusters, RunConfiguration, difference, exact_p, pair_scores, read_rows
 from pipeline.errors import UserError
 from pipeline.evaluation.question_groups import meta_fields, meta_groups
 from pipeline.evaluation.score_tables import PValue, percent, plain_table
@@ -19,7 +19,6 @@ from pipeline.text import counted
 
 _COLUMNS = ("query_type", "type", "level", "hops")
 """The trace columns that questions can be grouped by; the others are fields of their `meta`."""
-_ROSE, _FELL = pl.col("other") > pl.col("base"), pl.col("other") < pl.col("base")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,5 +155,5 @@ def _of_group(
     used = clusters if has_sources else None
     change, exact = difference(pair, used, base.scoring), exact_p(pair, used)
     p_value = change.p_value if exact is None else exact
-    won, lost = (int(pair.select(sign).item()) for sign in (_ROSE.sum(), _FELL.sum()))
+    won, lost = (int(pair.select(sign).item()) for sign in (WON.sum(), LOST.sum()))
     return GroupDifference(other, group, pair.height, before, after, change, won, lost, p_value)

@@ -13,6 +13,8 @@ import numpy as np
 import polars as pl
 
 from pipeline.analysis.paired import (
+    LOST,
+    WON,
     Clusters,
     RunConfiguration,
     difference,
@@ -313,8 +315,8 @@ def _compare(
         other=float(after.mean()),
         difference=difference(pair, clusters, scoring),
         exact_p=exact_p(pair, clusters),
-        won=pair.filter(pl.col("other") > pl.col("base"))["question_id"].to_list(),
-        lost=pair.filter(pl.col("other") < pl.col("base"))["question_id"].to_list(),
+        won=pair.filter(WON)["question_id"].to_list(),
+        lost=pair.filter(LOST)["question_id"].to_list(),
         base_failed=count_failed(base, pair),
         failed=count_failed(other, pair),
         base_cost=mean_cost(base, pair),

@@ -208,6 +208,10 @@ def read_rows(
     return {number: rows for (number,), rows in parts.items()}
 
 
+WON, LOST = pl.col("other") > pl.col("base"), pl.col("other") < pl.col("base")
+"""Whether a row of `pair_scores` has a higher, or a lower, score than in the base."""
+
+
 def pair_scores(base: pl.DataFrame, other: pl.DataFrame, score: str) -> pl.DataFrame:
     """Join the questions that both configurations score: `question_id`, `base`, `other`, sorted by id."""
     base_scores, other_scores = base.select("question_id", base=score), other.select("question_id", other=score)

@@ -19,7 +19,9 @@ from pipeline.traces.storage import StoragePath
 
 
 def score_notes(folder: RunFolder) -> list[str]:
-    """Say that a run is not complete, has no token counts, repeats questions, or has replies of several origins.
+    """Say that a run is not complete, has no token counts, or repeats questions.
+
+    Say also that it has replies of several models, or replies from other gold answers.
 
     Raises UserError if the folder has no finished shard, or a file that cannot be read.
     """

@@ -67,7 +67,7 @@ class GoldTrail:
         """Nodes that have the name of a gold answer, and another id; for a count, the nodes to count."""
         self._ends: set[Node] = set()
         """Nodes to which the last edge of a gold path led, and gold answers that were found off the gold paths."""
-        self._ways: dict[Node, set[str]] = {}
+        self._ways: dict[EntityId, set[str]] = {}
         """Gold answer → the names of the relations that led to it as to an answer, and not on the way to others."""
         self._behind: dict[Node, set[Node]] = {}
         """Gold answer on the way to others → the nodes that were reached from it."""
@@ -189,7 +189,7 @@ class GoldTrail:
         """Take the gold answers among nodes for answers, to which relations of these names led."""
         self._ends.update(nodes)
         for node in nodes:
-            if self._is_gold(node):
+            if isinstance(node, str) and node in self._forms:
                 self._ways.setdefault(node, set()).update(ways)
 
     def name(self, step: Step, found: Mapping[EntityId, str | None]) -> None:
@@ -285,7 +285,7 @@ class GoldTrail:
 
     def _is_named_on_the_way(self, name: str, text: str) -> bool:
         """Whether a prompt shows a gold answer, which has been found, only on the way to others, by its relations."""
-        found = [(node, ways) for node, ways in self._ways.items() if name in self._names([node])]
+        found = [(node, ways) for node, ways in self._ways.items() if name in self._forms[node]]
         if not any(node in self._from for node, _ in found):
             return False
         ways = {way for _, ways in found for way in ways}

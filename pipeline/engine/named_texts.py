@@ -50,10 +50,11 @@ def stands_in(name: str, text: str) -> bool:
 
 
 def stands_behind(name: str, text: str, relations: Iterable[str], *, but_not: Iterable[str]) -> bool:
-    """Whether a text names a node only as one to which some `relations` lead, and not as one of others.
+    """Whether `relations` lead to a node wherever a text names it, and no relation of `but_not` does.
 
-    In each line, the last relation before the name counts, or one of the others right after it: a fact may begin with
-    the node. If a text has some of the `relations` and none of the others, the lines do not matter.
+    The relation of a node is the last one before its name in the same line. A relation of `but_not` right after the
+    name counts, too, because a fact may begin with the node. If the text has some of the `relations` and none of
+    `but_not`, the lines do not matter.
     """
     named = {relation for relation in relations if stands_in(relation, text)}
     others = {relation for relation in but_not if stands_in(relation, text)}

@@ -137,7 +137,9 @@ def _document(folder: RunFolder, summaries: Sequence[ConfigurationSummary], tota
 
 
 def _repeated(folder: RunFolder) -> dict[str, int]:
-    return {"repeated_questions": count_repeated(pl.concat(read_shards(folder, REPEATED_COLUMNS)))}
+    # One row for each question: a sweep has as many as configurations, each with the text of the question.
+    parts = (rows.unique(["dataset", "question_id"]) for rows in read_shards(folder, REPEATED_COLUMNS))
+    return {"repeated_questions": count_repeated(pl.concat(parts))}
 
 
 def _older_replies(folder: RunFolder, summaries: Sequence[ConfigurationSummary]) -> dict[str, int]:

@@ -14,7 +14,7 @@ _AT_LIMIT = "configurations whose questions met a limit of budget or of the meth
 
 
 def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
-    """Say which share of the questions met a limit, in which configurations it was more than 1 %, and of the others."""
+    """Say which share of the questions met a limit, in which configurations it is high, and how high in the others."""
     shares = [share for each in summaries if (share := limited_share(each)) is not None]
     if not shares:
         return "older traces do not say how many questions met a limit of budget"
@@ -31,7 +31,7 @@ def limits_line(summaries: Sequence[ConfigurationSummary]) -> str:
 
 
 def much_limited_line(high: Sequence[tuple[float, object]], shares: Sequence[float]) -> str:
-    """Name the configurations of which more than 1 % of the questions met a limit, and say what is so of others.
+    """Name the configurations in which more than 1 % of the questions met a limit, and count those with fewer.
 
     `high` are their shares and names, and `shares` those of all configurations.
     """

@@ -47,7 +47,8 @@ class TrailEvent(NamedTuple):
       leads on, such as an actor of a film who has directed another one, counts in no event without `edge`;
     - `unnamed`: the graph has no name for the gold answers found so far, which are `number`; 0 once it has one for one;
     - `shown`: the prompt of a model call names the edge, or `number` gold answers. A prompt that names one of the nodes
-      at which the edge may begin, and no other, does not count if this node leads to no gold answer;
+      at which the edge may begin, and no other, does not count if this node leads to no gold answer. Nor does a gold
+      answer that the prompt shows only on the way to others;
     - `written`: the completion names the edge, or gives its number, or names `number` gold answers;
     - `kept`: `number` gold answers, or `number` of the `of` nodes at which the edge may begin, survived a selection;
     - `cut`: code dropped the edge, or `number` gold answers, or `number` of the `of` nodes at which the edge may begin.
